@@ -1,0 +1,2 @@
+//! The native engine of Paperclip's CreateOS sandbox provider.
+pub mod error;
