@@ -1,0 +1,12 @@
+//! The CreateOS HTTP API: who may send when ([`pacer`]), how bytes get there ([`transport`] and its parts), what an answer
+//! means ([`client`]) and a sandbox's life ([`sandbox`]).
+
+pub mod client;
+pub mod failure;
+pub mod pacer;
+mod proxy;
+mod resolve;
+mod reuse;
+pub mod sandbox;
+mod tls;
+pub mod transport;

@@ -1,0 +1,175 @@
+//! How often an API may be asked: one budget for each URL and process. [`Budget`] is the arithmetic, with the time as an
+//! argument; [`Pacer`] lets requests wait for it. Owns no request, and does not know which answers ask for a pause.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep};
+
+use crate::error::Fault;
+
+/// Cleanup may draw this many requests beyond the budget, so that ending many commands at once is not late.
+pub const CLEANUP_RESERVE: u32 = 50;
+/// No answer can hold requests back longer than this, whatever it says.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(60);
+/// Cleanup has a deadline of seconds; a longer hold would only make it fail.
+pub const LONGEST_CLEANUP_HOLD: Duration = Duration::from_secs(5);
+
+/// What a request's place in the queue depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    Normal,
+    /// Terminating a process tree, deleting a sandbox, removing a staged file.
+    Cleanup,
+}
+
+/// The numbers of a budget. Zeros count as one: a budget that never grants anything would only hang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pacing {
+    pub requests_per_minute: u32,
+    pub burst: u32,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self { requests_per_minute: 200, burst: 40 }
+    }
+}
+
+/// A token bucket that holds `burst` requests and refills by `requests_per_minute`. Whatever the pattern, no 60 seconds
+/// contain more than the sum of both, or 50 more with cleanup.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pacing: Pacing,
+    /// In parts of a request, see [`REQUEST`]. Cleanup takes it below zero.
+    level: i128,
+    /// When `level` was right.
+    at: Instant,
+    normal_from: Instant,
+    cleanup_from: Instant,
+}
+
+/// One request, in the unit of the level: a refill rate of one a minute adds one part each nanosecond. Integers keep the
+/// bound exact; floating point would drift.
+const REQUEST: i128 = 60_000_000_000;
+
+impl Budget {
+    pub fn new(pacing: Pacing, now: Instant) -> Self {
+        let pacing = Pacing { requests_per_minute: pacing.requests_per_minute.max(1), burst: pacing.burst.max(1) };
+        Self { pacing, level: i128::from(pacing.burst) * REQUEST, at: now, normal_from: now, cleanup_from: now }
+    }
+
+    /// Takes one request from the budget, or says how long to wait before it is worth asking again.
+    pub fn take(&mut self, priority: Priority, now: Instant) -> Result<(), Duration> {
+        self.refill(now);
+        let (floor, from) = match priority {
+            Priority::Normal => (0, self.normal_from),
+            Priority::Cleanup => (-i128::from(CLEANUP_RESERVE), self.cleanup_from),
+        };
+        let held = from.saturating_duration_since(now);
+        let missing = (floor + 1) * REQUEST - self.level;
+        if missing <= 0 && held.is_zero() {
+            self.level -= REQUEST;
+            return Ok(());
+        }
+        let rate = i128::from(self.pacing.requests_per_minute);
+        // At most 51 requests are ever missing: under an hour in nanoseconds, also at one request a minute.
+        let refilled = u64::try_from((missing.max(0) + rate - 1) / rate).unwrap_or(u64::MAX);
+        Err(held.max(Duration::from_nanos(refilled)))
+    }
+
+    /// An answer asked for a pause. Holds do not shorten each other.
+    pub fn hold(&mut self, pause: Duration, now: Instant) {
+        self.normal_from = self.normal_from.max(now + pause.min(LONGEST_HOLD));
+        self.cleanup_from = self.cleanup_from.max(now + pause.min(LONGEST_CLEANUP_HOLD));
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let full = i128::from(self.pacing.burst) * REQUEST;
+        // A u128 of nanoseconds fits: the clock would have to run for millennia.
+        let passed = i128::try_from(now.saturating_duration_since(self.at).as_nanos()).unwrap_or(i128::from(u64::MAX));
+        self.level = self.level.saturating_add(passed * i128::from(self.pacing.requests_per_minute)).min(full);
+        self.at = self.at.max(now);
+    }
+}
+
+/// The queue before a [`Budget`].
+pub struct Pacer {
+    pacing: Pacing,
+    budget: Mutex<Budget>,
+    /// Whoever is next of its kind holds the lock while it waits for the budget; tokio's lock is fair, so the others queue
+    /// in order behind it, and a waiter that is dropped leaves no trace.
+    normal: tokio::sync::Mutex<()>,
+    cleanup: tokio::sync::Mutex<()>,
+}
+
+static PACERS: LazyLock<Mutex<HashMap<String, Arc<Pacer>>>> = LazyLock::new(Mutex::default);
+
+impl Pacer {
+    pub fn new(pacing: Pacing) -> Self {
+        Self {
+            pacing,
+            budget: Mutex::new(Budget::new(pacing, Instant::now())),
+            normal: tokio::sync::Mutex::default(),
+            cleanup: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The pacer of a URL, the same for the whole process. The first numbers stick, others are refused.
+    pub fn shared(api_url: &str, pacing: Pacing) -> Result<Arc<Self>, Fault> {
+        // Nothing panics while the lock is held, so a poisoned map is still whole.
+        let mut pacers = PACERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pacer) = pacers.get(api_url) {
+            let Pacing { requests_per_minute, burst } = pacer.pacing;
+            return if pacer.pacing == pacing {
+                Ok(Arc::clone(pacer))
+            } else {
+                Err(Fault::PacingFixed { requests_per_minute, burst })
+            };
+        }
+        let pacer = Arc::new(Self::new(pacing));
+        pacers.insert(api_url.to_owned(), Arc::clone(&pacer));
+        Ok(pacer)
+    }
+
+    /// Waits until a request may be sent, and counts it. Dropping the future before it is ready counts nothing.
+    pub async fn acquire(&self, priority: Priority) {
+        let queue = match priority {
+            Priority::Normal => &self.normal,
+            Priority::Cleanup => &self.cleanup,
+        };
+        let _turn = queue.lock().await;
+        loop {
+            // Asked anew after every sleep: meanwhile cleanup may have taken what was there, or a hold begun.
+            let taken = self.budget().take(priority, Instant::now());
+            match taken {
+                Ok(()) => return,
+                Err(wait) => sleep(wait).await,
+            }
+        }
+    }
+
+    /// An answer asked for a pause: later requests wait, see [`Budget::hold`].
+    pub fn hold(&self, pause: Duration) {
+        self.budget().hold(pause, Instant::now());
+    }
+
+    fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads `Retry-After`: seconds or an HTTP date. `None` for anything else; a date that has passed means no wait. The result
+/// can be as long as the header says: add it to an instant only after a cap.
+pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;
