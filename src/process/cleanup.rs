@@ -1,0 +1,71 @@
+//! Ending a process tree and removing what was staged, within one deadline. Says whether the tree is confirmed gone;
+//! what that means for the command and its lease is decided elsewhere.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    api::client::{Call, CallError, Client, ResourceId},
+    error::{Attempt, Details, Error, Failure, Fault, Operation},
+};
+
+/// How long the endpoint lets a tree end by itself before it kills it.
+const GRACE_MS: u32 = 1000;
+
+/// An answer is due by then, grace included; later the request counts as unanswered and is asked anew.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Cleanup is urgent: it waits no longer than this between two tries, whatever `Retry-After` says.
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const LONGEST_OWN_DELAY: Duration = Duration::from_secs(2);
+
+/// The termination of one process tree, with what was tried so far.
+pub struct Termination {
+    details: Details,
+}
+
+impl Default for Termination {
+    fn default() -> Self {
+        Self { details: Details::new(Operation::ProcessCleanup) }
+    }
+}
+
+impl Termination {
+    /// Asks until the tree is gone or the answer is final. Cancel it at the deadline.
+    pub async fn run(&mut self, client: &Client, lease: &ResourceId, process: &ResourceId) -> Result<(), Fault> {
+        let path = format!("/sandboxes/{lease}/processes/{process}?grace_ms={GRACE_MS}");
+        let mut delay = FIRST_DELAY;
+        loop {
+            // Alone: the connection that the output came over may be the very one that no longer works.
+            let call = Call::delete(Operation::ProcessCleanup, path.clone()).alone();
+            client.turn(call.priority).await;
+            let unanswered = Err(CallError::Unanswered { failure: Failure::Timeout, tries: 1 });
+            let answer = timeout(ANSWER_WITHIN, client.data_now(call)).await.unwrap_or(unanswered);
+            let retry_after = match answer {
+                Ok(data) if data.get("tree_exited") == Some(&Value::Bool(true)) => return Ok(()),
+                Ok(_) => {
+                    self.details.push(Attempt::Status(200));
+                    None
+                }
+                Err(error) if error.status() == Some(404) => return Ok(()),
+                Err(error) => {
+                    error.record(&mut self.details);
+                    if matches!(error.status(), Some(status) if status != 429 && status < 500) {
+                        return Err(Fault::CleanupUnconfirmed);
+                    }
+                    error.retry_after()
+                }
+            };
+            sleep(delay.max(retry_after.unwrap_or_default().min(LONGEST_DELAY))).await;
+            delay = (delay * 2).min(LONGEST_OWN_DELAY);
+        }
+    }
+
+    pub fn unconfirmed(self) -> Error {
+        Error::new(Fault::CleanupUnconfirmed, self.details)
+    }
+}
