@@ -1,2 +1,26 @@
-//! The native engine of Paperclip's CreateOS sandbox provider.
+//! The native engine of Paperclip's CreateOS sandbox provider: it runs commands in CreateOS sandboxes, follows their
+//! output over any number of broken connections, ends what has to end and looks after leases.
+//!
+//! # Layout
+//!
+//! Data flows one way, and a module knows only those before it:
+//!
+//! 1. [`error`]: every message, once, and the facts that go with it.
+//! 2. [`config`]: raw settings → valid ones, and the API key.
+//! 3. [`api`]: requests. Who may send when, over which connection, and what an answer means.
+//! 4. [`stream`]: bytes → lines → frames → sequence → text → tail. Pure.
+//! 5. [`process`]: one command. Its script, its output over many connections, its early end, its cleanup.
+//! 6. [`lease`]: who holds which sandbox, and what runs on it.
+//! 7. `binding`: the only code that knows Node.js; `index.js` and `index.d.ts` are what users see of it.
+//!
+//! The core needs no Node.js: it is tested, fuzzed and measured as an ordinary library.
+
+pub mod api;
+// Unit tests link no Node.js, and need none.
+#[cfg(not(test))]
+mod binding;
+pub mod config;
 pub mod error;
+pub mod lease;
+pub mod process;
+pub mod stream;

@@ -1,0 +1,351 @@
+"use strict";
+// The package's surface: argument checks, error classes, abort signals and the async context of log callbacks. The rest
+// happens in the addon, whose promises resolve with plain outcomes: errors are made here, so that their stacks start at
+// the caller. Types and documentation are in index.d.ts.
+
+const { AsyncResource } = require("node:async_hooks");
+const { inspect } = require("node:util");
+const native = require("./binding.js");
+
+const STREAMS = ["stdout", "stderr"];
+
+// --- Errors ---------------------------------------------------------------------------------------------------------
+
+class CreateosError extends Error {
+  constructor(message, { details = { operation: null, tries: 0, attempts: [] }, output } = {}) {
+    super(message);
+    this.details = details;
+    // Megabytes of output have no place where an error is printed.
+    if (output) Object.defineProperty(this, "output", { value: output, configurable: true, writable: true });
+  }
+}
+
+class CreateosApiError extends CreateosError {
+  constructor(message, { status, ...rest } = {}) {
+    super(message, rest);
+    this.status = status;
+  }
+}
+
+class CreateosCleanupError extends CreateosError {}
+
+for (const [name, { prototype }] of Object.entries({ CreateosError, CreateosApiError, CreateosCleanupError })) {
+  Object.defineProperty(prototype, "name", { value: name, configurable: true, writable: true });
+}
+
+const CLASSES = { error: CreateosError, api: CreateosApiError, cleanup: CreateosCleanupError };
+
+function parametersInvalid() {
+  return new CreateosError("Invalid CreateOS command parameters.");
+}
+
+/** The error of an outcome that has a rejection. */
+function rejected({ rejection, output }) {
+  const { kind, message, status, operation, tries, attempts } = rejection;
+  const details = { operation: operation ?? null, tries, attempts: attempts.map(({ status, failure }) => (failure ? { failure } : { status })) };
+  return new CLASSES[kind](message, { details, status, output });
+}
+
+/** Calls the addon for something that has no promise, and throws its errors as the package's own. */
+function sync(caller, call) {
+  try {
+    return call();
+  } catch (fault) {
+    const error = fault.code === "RangeError" ? new RangeError(fault.message) : new CreateosError(fault.message);
+    Error.captureStackTrace(error, caller);
+    throw error;
+  }
+}
+
+/** Awaits an outcome; what is thrown has the stack of `caller`'s caller, which the addon's threads do not know. */
+async function settled(caller, start) {
+  const at = {};
+  Error.captureStackTrace(at, caller);
+  try {
+    const outcome = await start();
+    if (outcome.rejection) throw rejected(outcome);
+    return outcome;
+  } catch (error) {
+    if (!(error instanceof CreateosError)) throw error;
+    const { stack } = at;
+    Object.defineProperty(error, "stack", { value: `${error.name}: ${error.message}${stack.slice(stack.indexOf("\n"))}`, configurable: true, writable: true });
+    throw error;
+  }
+}
+
+// --- Arguments ------------------------------------------------------------------------------------------------------
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const text = (value) => (typeof value === "string" ? value : undefined);
+
+/** An optional text: `null` is none, anything else than text is refused. */
+function optionalText(value) {
+  if (value == null) return undefined;
+  if (typeof value !== "string") throw parametersInvalid();
+  return value;
+}
+
+/** The settings by name; NaN stands for a type that no setting has. */
+function rawConfigOf(raw) {
+  const setting = (value) => (value == null ? undefined : ["string", "number", "boolean"].includes(typeof value) ? value : NaN);
+  const { apiUrl, apiKey, shape, rootfs, region, timeoutMs, reuseLease } = raw ?? {};
+  return {
+    apiUrl: setting(apiUrl), apiKey: setting(apiKey), shape: setting(shape), rootfs: setting(rootfs),
+    region: setting(region), timeoutMs: setting(timeoutMs), reuseLease: setting(reuseLease),
+  };
+}
+
+function scopeOf({ companyId, environmentId, config }, leaseId, metadata) {
+  const { provider, companyId: company, environmentId: environment, apiUrl } = isObject(metadata) ? metadata : {};
+  return {
+    companyId: text(companyId) ?? "", environmentId: text(environmentId) ?? "", config: rawConfigOf(config),
+    // Without an ID there is no lease; one that is no text is a lease with an unusable ID.
+    leaseId: leaseId ? text(leaseId) ?? "" : undefined,
+    metadata: { provider: text(provider), companyId: text(company), environmentId: text(environment), apiUrl: text(apiUrl) },
+  };
+}
+
+function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
+  const words = args ?? [];
+  if (!Array.isArray(words) || !words.every((word) => typeof word === "string") || (env != null && !isObject(env))) {
+    throw parametersInvalid();
+  }
+  const variables = Object.entries(env ?? {});
+  return {
+    command: optionalText(command) ?? "", args: words, cwd: optionalText(cwd), stdin: optionalText(stdin),
+    envNames: variables.map(([name]) => name), envValues: variables.map(([, value]) => text(value)),
+    timeoutMs: timeoutMs == null ? undefined : typeof timeoutMs === "number" ? timeoutMs : NaN,
+  };
+}
+
+function integer(name, value, fallback, least, most) {
+  if (value === undefined) return fallback;
+  if (!Number.isInteger(value) || value < least || value > most) {
+    throw new RangeError(`${name} must be an integer from ${least} to ${most}`);
+  }
+  return value;
+}
+
+function group(name, value) {
+  if (value === undefined) return {};
+  if (!isObject(value)) throw new RangeError(`${name} must be an object${name === "pacing" ? " or false" : ""}`);
+  return value;
+}
+
+function optionsOf(options) {
+  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs } = group("options", options);
+  const { requestsPerMinute, burst } = pacing === false ? {} : group("pacing", pacing);
+  const { attempts, delayMs } = group("reconnect", reconnect);
+  const DAY = 86_400_000;
+  return {
+    ...(pacing !== false && {
+      requestsPerMinute: integer("pacing.requestsPerMinute", requestsPerMinute, 200, 1, 1_000_000),
+      burst: integer("pacing.burst", burst, 40, 1, 1_000_000),
+    }),
+    reconnectAttempts: integer("reconnect.attempts", attempts, 3, 0, 1_000_000),
+    reconnectDelayMs: integer("reconnect.delayMs", delayMs, 250, 0, DAY),
+    idleTimeoutMs: integer("idleTimeoutMs", idleTimeoutMs, 300_000, 0, DAY),
+    cleanupTimeoutMs: integer("cleanupTimeoutMs", cleanupTimeoutMs, 15_000, 1, DAY),
+  };
+}
+
+// --- The process's environment --------------------------------------------------------------------------------------
+
+const [MAJOR, MINOR] = process.versions.node.split(".").map(Number);
+
+/** Whether this Node.js has what came in these releases, one for each release line, the last also for all after it. */
+function since(...releases) {
+  return MAJOR > releases[releases.length - 1][0] || releases.some(([major, minor]) => MAJOR === major && MINOR >= minor);
+}
+
+/** A Node.js that does not know a flag refuses to start; a variable it does not know it ignores, and so do we. */
+function enabled(flag, variable, ...releases) {
+  const flags = [...process.execArgv, ...(process.env.NODE_OPTIONS ?? "").split(/\s+/)];
+  return flags.includes(flag) || (process.env[variable] === "1" && since(...releases));
+}
+
+/** What the addon has to know of the environment: no more of it than Node.js itself would heed. */
+function surroundings() {
+  const { env } = process;
+  const proxied = enabled("--use-env-proxy", "NODE_USE_ENV_PROXY", [22, 21], [24, 0]);
+  return {
+    apiKey: env.CREATEOS_API_KEY,
+    extraCaCerts: env.NODE_EXTRA_CA_CERTS || undefined,
+    sslCertFile: env.SSL_CERT_FILE || undefined,
+    systemCa: enabled("--use-system-ca", "NODE_USE_SYSTEM_CA", [22, 19], [24, 6]),
+    httpsProxy: (proxied && (env.https_proxy || env.HTTPS_PROXY || env.http_proxy || env.HTTP_PROXY)) || undefined,
+    noProxy: (proxied && (env.no_proxy || env.NO_PROXY)) || undefined,
+  };
+}
+
+// --- Configuration --------------------------------------------------------------------------------------------------
+
+/** Settings as callers get them. Printed, they show neither the key nor the URL. */
+function configOf({ apiUrl, apiKey, shape, rootfs, region, timeoutMs, reuseLease }) {
+  const shown = { shape, rootfs: rootfs ?? null, region: region ?? null, timeoutMs, reuseLease };
+  const config = { apiUrl, apiKey: apiKey ?? null, ...shown };
+  return Object.defineProperty(config, inspect.custom, { value: (_depth, options) => inspect(shown, options) });
+}
+
+function parseConfig(raw) {
+  return configOf(sync(parseConfig, () => native.parseConfig(rawConfigOf(raw))));
+}
+
+function shellQuote(value) {
+  if (typeof value !== "string") throw parametersInvalid();
+  return sync(shellQuote, () => native.shellQuote(value));
+}
+
+/** @type {(client: unknown) => any} */
+let nativeOf;
+
+class CreateosClient {
+  #native;
+  #config;
+
+  constructor(config, options) {
+    const checked = optionsOf(options);
+    this.#native = sync(CreateosClient, () => new native.NativeClient(rawConfigOf(config), checked, surroundings()));
+    this.#config = Object.freeze(configOf(this.#native.config));
+  }
+
+  get config() {
+    return this.#config;
+  }
+
+  [inspect.custom]() {
+    return "CreateosClient {}";
+  }
+
+  static {
+    nativeOf = (client) => {
+      if (typeof client !== "object" || client === null || !(#native in client)) throw parametersInvalid();
+      return client.#native;
+    };
+  }
+}
+
+// --- Commands and leases --------------------------------------------------------------------------------------------
+
+/** The caller's log function as the addon calls it: in the async context of the call, and never throwing. */
+function deliverer(log) {
+  let warned = false;
+  const warn = (error) => {
+    if (warned) return;
+    warned = true;
+    const reason = error instanceof Error ? `${error.name}: ${error.message}` : "a value that is no error";
+    process.emitWarning(`A CreateOS log callback failed (${reason}). Its command goes on, and so do its log calls.`, { code: "CREATEOS_LOG_CALLBACK" });
+  };
+  // Calls from native code have no async context of their own on Node.js 24 and newer.
+  return AsyncResource.bind((stream, chunk) => {
+    try {
+      const returned = log(STREAMS[stream], chunk);
+      if (typeof returned?.then === "function") returned.then(undefined, warn);
+    } catch (error) {
+      warn(error);
+    }
+  });
+}
+
+/** Runs a command by `start(stop, deliver)` and gives its result; an aborted signal ends it early. */
+async function run(start, signal, log) {
+  if (log != null && typeof log !== "function") throw parametersInvalid();
+  if (signal != null && typeof signal.addEventListener !== "function") throw parametersInvalid();
+  const stop = new native.NativeStop();
+  const abort = () => stop.stop(signal.reason?.name === "TimeoutError");
+  if (signal?.aborted) abort();
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    return await start(stop, log == null ? undefined : deliverer(log));
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
+}
+
+function resultOf({ exitCode, signal, timedOut, output, processId }) {
+  const { stdout, stderr, truncated } = output;
+  return {
+    exitCode: exitCode ?? null, signal: signal ?? null, timedOut, stdout, stderr,
+    metadata: { processId: processId ?? null, outputTruncated: truncated },
+  };
+}
+
+/** What `execute` is told: the lease's scope and the command. */
+function executionOf(params) {
+  if (!isObject(params) || !isObject(params.lease)) throw parametersInvalid();
+  const { providerLeaseId, metadata } = params.lease;
+  return [scopeOf(params, providerLeaseId, metadata), commandOf(params)];
+}
+
+async function execute(client, params, signal, log) {
+  const outcome = await settled(execute, () => {
+    const inner = nativeOf(client);
+    const [scope, command] = executionOf(params);
+    return run((stop, deliver) => inner.execute(scope, command, signal == null, stop, deliver), signal, log);
+  });
+  return resultOf(outcome);
+}
+
+async function released(caller, provider, params, destroy) {
+  await settled(caller, () => {
+    if (!isObject(params)) throw parametersInvalid();
+    return provider.release(scopeOf(params, params.providerLeaseId, params.leaseMetadata), surroundings(), destroy === true);
+  });
+}
+
+class CreateosProvider {
+  #native;
+
+  constructor(options) {
+    this.#native = new native.NativeProvider(optionsOf(options));
+  }
+
+  async execute(params, log, signal) {
+    const outcome = await settled(this.execute, () => {
+      const [scope, command] = executionOf(params);
+      return run((stop, deliver) => this.#native.execute(scope, command, surroundings(), stop, deliver), signal, log);
+    });
+    return resultOf(outcome);
+  }
+
+  release(params, destroy) {
+    return released(this.release, this.#native, params, destroy);
+  }
+
+  async shutdown() {
+    await this.#native.shutdown();
+  }
+
+  [inspect.custom]() {
+    return "CreateosProvider {}";
+  }
+}
+
+function createProvider(options) {
+  return new CreateosProvider(options);
+}
+
+/** One for the whole process, worker threads included. */
+const processWide = native.NativeProvider.processWide();
+
+function release(params, destroy) {
+  return released(release, processWide, params, destroy);
+}
+
+async function shutdown() {
+  await processWide.shutdown();
+}
+
+module.exports = {
+  CreateosApiError,
+  CreateosCleanupError,
+  CreateosClient,
+  CreateosError,
+  CreateosProvider,
+  createProvider,
+  execute,
+  parseConfig,
+  release,
+  shellQuote,
+  shutdown,
+};

@@ -1,0 +1,252 @@
+//! What the addon exports. Each function is a line or two around the core; the promises they return always resolve.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use napi::{Env, bindgen_prelude::PromiseRaw};
+use napi_derive::napi;
+use tokio::time::Instant;
+
+use super::{
+    input::{NativeCommand, NativeOptions, NativeRawConfig, NativeScope, NativeSurroundings},
+    log::{Deliver, Live},
+    outcome::{NativeConfig, NativeOutcome, thrown},
+    teardown,
+};
+use crate::{
+    api::client::{Client, Options, ResourceId},
+    config::Config,
+    error::Fault,
+    lease::{
+        provider::{Provider, Scope, Surroundings},
+        registry::Running,
+    },
+    process::{
+        execute::execute,
+        outbox::outbox,
+        output::Output,
+        script::{self, Command},
+        stop::{Reason, Stop},
+    },
+};
+
+/// The error of a call without a promise; its code names the class that `index.js` throws.
+type Thrown = napi::Error<String>;
+
+/// The provider behind the module's own functions: one for the whole process, worker threads included.
+static DEFAULT: LazyLock<Arc<Provider>> = LazyLock::new(|| Arc::new(Provider::new(Options::default())));
+
+#[napi]
+pub fn parse_config(raw: NativeRawConfig) -> Result<NativeConfig, Thrown> {
+    Config::parse(&raw.into()).map(|config| NativeConfig::from(&config)).map_err(thrown)
+}
+
+#[napi]
+pub fn shell_quote(value: String) -> Result<String, Thrown> {
+    script::shell_quote(&value).map_err(thrown)
+}
+
+/// Ends a command early. JavaScript makes one for each command and keeps it as long as the command runs.
+#[napi]
+#[derive(Default)]
+pub struct NativeStop {
+    inner: Arc<Stop>,
+}
+
+#[napi]
+impl NativeStop {
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[napi]
+    pub fn stop(&self, timed_out: bool) {
+        self.inner.stop(if timed_out { Reason::Timeout } else { Reason::Cancelled });
+    }
+}
+
+#[napi]
+pub struct NativeClient {
+    inner: Arc<Client>,
+}
+
+#[napi]
+impl NativeClient {
+    #[napi(constructor)]
+    pub fn new(
+        config: NativeRawConfig,
+        options: NativeOptions,
+        surroundings: NativeSurroundings,
+    ) -> Result<Self, Thrown> {
+        let Surroundings { network, api_key } = surroundings.into();
+        let config = Config::parse(&config.into()).map_err(thrown)?;
+        let client = Client::new(config, options.into(), &network, api_key.as_deref()).map_err(thrown)?;
+        Ok(Self { inner: Arc::new(client) })
+    }
+
+    #[napi(getter)]
+    pub fn config(&self) -> NativeConfig {
+        NativeConfig::from(&self.inner.config)
+    }
+
+    /// Runs a command. With `bounded` the command's own timeout, else that of the settings, is its deadline; without it
+    /// only `stop` ends it early.
+    #[napi]
+    pub fn execute<'env>(
+        &self,
+        env: &'env Env,
+        scope: NativeScope,
+        command: NativeCommand,
+        bounded: bool,
+        stop: &NativeStop,
+        deliver: Option<Deliver<'env>>,
+    ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
+        let (client, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
+        run(env, deliver, stop.clone(), move || {
+            let timeout = if bounded { Some(deadline(&command, &client)?) } else { None };
+            let (lease, command) = checked(&scope, command)?;
+            let running = DEFAULT.enter(&scope, &client, &stop)?;
+            Ok(Start { client, lease, command, timeout, running })
+        })
+    }
+}
+
+#[napi]
+pub struct NativeProvider {
+    inner: Arc<Provider>,
+}
+
+#[napi]
+impl NativeProvider {
+    #[napi(constructor)]
+    pub fn new(options: NativeOptions) -> Self {
+        Self { inner: Arc::new(Provider::new(options.into())) }
+    }
+
+    /// The provider behind the module's own `release` and `shutdown`.
+    #[napi(factory)]
+    pub fn process_wide() -> Self {
+        Self { inner: DEFAULT.clone() }
+    }
+
+    #[napi]
+    pub fn execute<'env>(
+        &self,
+        env: &'env Env,
+        scope: NativeScope,
+        command: NativeCommand,
+        surroundings: NativeSurroundings,
+        stop: &NativeStop,
+        deliver: Option<Deliver<'env>>,
+    ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
+        let (provider, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
+        run(env, deliver, stop.clone(), move || {
+            let (client, running) = provider.admit(&scope, &surroundings.into(), &stop)?;
+            let timeout = Some(deadline(&command, &client)?);
+            let (lease, command) = checked(&scope, command)?;
+            Ok(Start { client, lease, command, timeout, running })
+        })
+    }
+
+    #[napi]
+    pub fn release<'env>(
+        &self,
+        env: &'env Env,
+        scope: NativeScope,
+        surroundings: NativeSurroundings,
+        destroy: bool,
+    ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
+        let (provider, scope) = (self.inner.clone(), Scope::from(scope));
+        let release = async move {
+            match provider.release(&scope, &surroundings.into(), destroy).await {
+                Ok(()) => Ok(NativeOutcome::default()),
+                Err(error) => Ok(NativeOutcome::rejected(error)),
+            }
+        };
+        env.spawn_future(release)
+    }
+
+    #[napi]
+    pub fn shutdown<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
+        let provider = self.inner.clone();
+        let shut_down = async move {
+            provider.shut_down().await;
+            Ok(NativeOutcome::default())
+        };
+        env.spawn_future(shut_down)
+    }
+}
+
+/// A command that nothing stands in the way of.
+struct Start {
+    client: Arc<Client>,
+    lease: ResourceId,
+    command: Command,
+    timeout: Option<Duration>,
+    running: Running,
+}
+
+fn deadline(command: &NativeCommand, client: &Client) -> Result<Duration, Fault> {
+    Ok(command.timeout()?.unwrap_or(Duration::from_millis(client.config.timeout_ms.into())))
+}
+
+fn checked(scope: &Scope, command: NativeCommand) -> Result<(ResourceId, Command), Fault> {
+    let lease = ResourceId::parse(scope.lease_id.as_deref().unwrap_or_default())?;
+    let command = Command::from(command);
+    command.check()?;
+    Ok((lease, command))
+}
+
+/// Starts a command, if `start` finds nothing against it, and delivers its output until it has ended.
+fn run<'env>(
+    env: &'env Env,
+    deliver: Option<Deliver<'env>>,
+    stop: Arc<Stop>,
+    start: impl FnOnce() -> Result<Start, Fault>,
+) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
+    let start = match start() {
+        Ok(start) => start,
+        Err(fault) => return env.spawn_future(async move { Ok(NativeOutcome::rejected(fault)) }),
+    };
+    let torn_down = teardown::ended(env)?;
+    let (output, live) = match deliver {
+        Some(deliver) => {
+            let (outbox, outgoing) = outbox();
+            (Output::new(Some(outbox)), Some(Live::new(&deliver, outgoing)?))
+        }
+        None => (Output::new(None), None),
+    };
+    let command = async move {
+        let watch = async {
+            torn_down.cancelled().await;
+            stop.stop(Reason::Cancelled);
+            std::future::pending().await
+        };
+        tokio::select! {
+            outcome = follow_through(start, &stop, output, live) => Ok(outcome),
+            never = watch => never,
+        }
+    };
+    env.spawn_future(command)
+}
+
+async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Option<Live>) -> NativeOutcome {
+    let Start { client, lease, command, timeout, running } = start;
+    // On a task of its own, so that reading and handing over overlap.
+    let delivery = live.map(|live| tokio::spawn(live.deliver()));
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let ended = execute(&client, &lease, &command, deadline, stop, &mut output).await;
+    if matches!(&ended.outcome, Err(error) if error.fault.is_unconfirmed()) {
+        running.mark_unconfirmed();
+    }
+    let captured = output.into_captured();
+    if let Some(delivery) = delivery {
+        // It ends by itself, and a panic in it would have lost output that the result still holds.
+        let _ = delivery.await;
+    }
+    drop(running);
+    NativeOutcome::of_command(ended, captured)
+}
