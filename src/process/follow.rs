@@ -13,6 +13,7 @@ use crate::{
     api::{
         client::{Call, CallError, Client, ResourceId},
         failure::classify,
+        pacer::Priority,
     },
     error::{Attempt, Details, Error, Failure, Fault, Operation},
     stream::{
@@ -31,6 +32,9 @@ const WAIT_ANSWER: Duration = Duration::from_secs(2);
 /// One process, as far as following needs it.
 pub trait Endpoint {
     type Body: Body;
+
+    /// Waits until a connection may be asked for.
+    fn turn(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Opens the stream of frames after this one.
     fn connect(&mut self, after: u64) -> impl Future<Output = Result<Self::Body, CallError>> + Send;
@@ -146,6 +150,7 @@ impl Following<'_> {
 
     /// Opens a connection and reads it to its end.
     async fn connection<E: Endpoint>(&mut self, endpoint: &mut E) -> Result<Read, Fault> {
+        endpoint.turn().await;
         let connecting = endpoint.connect(self.sequence.last());
         match within(self.idle_timeout, connecting).await {
             Some(Ok(body)) => self.read(body).await,
@@ -265,8 +270,13 @@ impl<'a> Remote<'a> {
 impl Endpoint for Remote<'_> {
     type Body = reqwest::Response;
 
+    async fn turn(&mut self) {
+        self.client.turn(Priority::Normal).await;
+    }
+
     async fn connect(&mut self, after: u64) -> Result<reqwest::Response, CallError> {
-        let response = self.client.send(Call::get(OPERATION, format!("{}/connect?after={after}", self.path))).await?;
+        let call = Call::get(OPERATION, format!("{}/connect?after={after}", self.path));
+        let response = self.client.send_now(call).await?;
         match response.status().as_u16() {
             204 | 205 => Err(CallError::Invalid(Fault::StreamEmpty)),
             _ => Ok(response),
@@ -300,3 +310,6 @@ impl Body for reqwest::Response {
         reqwest::Response::chunk(self).await.map_err(|error| classify(&error))
     }
 }
+
+#[cfg(test)]
+mod tests;
