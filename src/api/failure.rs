@@ -4,6 +4,8 @@
 use std::error::Error;
 use std::io;
 
+use rustls::pki_types::InvalidDnsNameError;
+
 use super::resolve::Unresolved;
 use crate::error::Failure;
 
@@ -23,7 +25,8 @@ pub(super) fn read(error: &reqwest::Error) -> Reading {
     let links = links(error);
     let reading = |failure, broke| Reading { failure, broke };
 
-    if links.iter().any(|link| link.is::<Unresolved>()) {
+    // The second: names that no server can have, which rustls refuses before they are looked up.
+    if links.iter().any(|link| link.is::<Unresolved>() || link.is::<InvalidDnsNameError>()) {
         return reading(Failure::Dns, false);
     }
     if links.iter().any(|link| link.is::<rustls::Error>()) {
@@ -59,7 +62,7 @@ pub(super) fn read(error: &reqwest::Error) -> Reading {
     }
     if let Some(hyper) = find::<hyper::Error>(&links) {
         return match () {
-            () if hyper.is_parse() || hyper.is_user() => reading(Failure::Protocol, false),
+            () if hyper.is_parse() => reading(Failure::Protocol, false),
             () if hyper.is_incomplete_message() || hyper.is_canceled() || hyper.is_closed() => {
                 reading(Failure::Reset, true)
             }

@@ -47,10 +47,19 @@ mod tests {
 
     use super::*;
 
-    fn file(name: &str, content: &[u8]) -> PathBuf {
+    /// A file that goes with the test.
+    struct File(PathBuf);
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn file(name: &str, content: &[u8]) -> File {
         let file = std::env::temp_dir().join(format!("createos-tls-{}-{name}.pem", std::process::id()));
         std::fs::write(&file, content).unwrap();
-        file
+        File(file)
     }
 
     fn pem() -> String {
@@ -67,7 +76,8 @@ mod tests {
     fn both_files_add_to_the_roots() {
         let built_in = roots(&Network::default()).len();
         let (one, two) = (file("one", pem().as_bytes()), file("two", format!("text\n{}{}", pem(), pem()).as_bytes()));
-        let network = Network { extra_ca_certs: Some(one), ssl_cert_file: Some(two), ..Network::default() };
+        let network =
+            Network { extra_ca_certs: Some(one.0.clone()), ssl_cert_file: Some(two.0.clone()), ..Network::default() };
         assert_eq!(roots(&network).len(), built_in + 3);
     }
 
@@ -82,8 +92,8 @@ mod tests {
             b"-----BEGIN CERTIFICATE-----\naGVs",
         ];
         for (number, content) in garbage.into_iter().enumerate() {
-            let network =
-                Network { extra_ca_certs: Some(file(&format!("bad{number}"), content)), ..Network::default() };
+            let file = file(&format!("bad{number}"), content);
+            let network = Network { extra_ca_certs: Some(file.0.clone()), ..Network::default() };
             assert_eq!(roots(&network).len(), built_in);
         }
         for path in ["/does/not/exist", "/"] {

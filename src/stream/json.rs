@@ -1,9 +1,9 @@
 //! A scanner for one JSON object: accepts what JavaScript's `JSON.parse` accepts and gives each member as it stands in
 //! the text, borrowed. Owns the grammar and escapes; which members matter, `frame` knows.
 //!
-//! Not `serde_json`, because frames must be judged as JavaScript judges them: half a surrogate pair in a key or value and
-//! numbers past the range of a double are fine, nesting has no limit, control characters in keys are refused. It never
-//! recurses and, but for the nesting of containers inside containers, keeps nothing.
+//! `serde_json` comes close: its `RawValue` accepts half a surrogate pair, numbers past the range of a double and any
+//! nesting, in keys and values, and the tests hold this scanner to it. But a frame is one long string, which this finds
+//! the end of in about a third of the time, and containers inside containers cost no allocation here.
 
 /// A member's value. Strings and numbers are checked but not converted.
 #[derive(Clone, Copy, Debug, PartialEq)]

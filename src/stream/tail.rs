@@ -20,7 +20,7 @@ pub struct Tail {
     spare: Option<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Segment {
     text: String,
     units: usize,
