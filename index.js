@@ -12,6 +12,10 @@ const STREAMS = ["stdout", "stderr"];
 // --- Errors ---------------------------------------------------------------------------------------------------------
 
 class CreateosError extends Error {
+  /**
+   * @param {string} message
+   * @param {{details?: object, output?: object}} [members]
+   */
   constructor(message, { details = { operation: null, tries: 0, attempts: [] }, output } = {}) {
     super(message);
     this.details = details;
@@ -21,6 +25,10 @@ class CreateosError extends Error {
 }
 
 class CreateosApiError extends CreateosError {
+  /**
+   * @param {string} message
+   * @param {{status?: number, details?: object, output?: object}} [members]
+   */
   constructor(message, { status, ...rest } = {}) {
     super(message, rest);
     this.status = status;
@@ -50,7 +58,7 @@ function rejected({ rejection, output }) {
 function sync(caller, call) {
   try {
     return call();
-  } catch (fault) {
+  } catch (/** @type {any} */ fault) {
     const error = fault.code === "RangeError" ? new RangeError(fault.message) : new CreateosError(fault.message);
     Error.captureStackTrace(error, caller);
     throw error;
@@ -270,7 +278,10 @@ function resultOf({ exitCode, signal, timedOut, output, processId }) {
   };
 }
 
-/** What `execute` is told: the lease's scope and the command. */
+/**
+ * What `execute` is told: the lease's scope and the command.
+ * @returns {[ReturnType<typeof scopeOf>, ReturnType<typeof commandOf>]}
+ */
 function executionOf(params) {
   if (!isObject(params) || !isObject(params.lease)) throw parametersInvalid();
   const { providerLeaseId, metadata } = params.lease;

@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// A setting of any type that matters; `index.js` passes NaN for all others.
-type RawSetting = Either3<String, f64, bool>;
+#[napi]
+pub type RawSetting = Either3<String, f64, bool>;
 
 fn setting(raw: Option<RawSetting>) -> Setting {
     match raw {

@@ -1,0 +1,182 @@
+#!/usr/bin/env node
+// Owns `npm test`: installs and builds what is missing, runs every step, and closes with what came of each and the total.
+//
+//   npm test                          everything
+//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, js, install; ARGs go to the step's own program
+//   npm test -- NAME...               the JavaScript tests in whose file names one of these occurs
+//   npm run test:node -- 24           the JavaScript tests on that Node.js: a major version, fetched from the registry
+//                                     once, or a path. The addon is the one that is there: nothing is built for it.
+
+import { spawn } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs, stripVTControlCharacters } from "node:util";
+import { BuildError, build } from "./build.mjs";
+import { cleanEnvironment, ensureDependencies, fetchNode } from "./npm.mjs";
+import { missingTool } from "./toolchain.mjs";
+
+const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+const TESTS = path.join(ROOT, "__test__");
+/** Runs npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
+const INSTALL = "install.test.mjs";
+
+/**
+ * @typedef {{passed: number, failed: number, skipped: number}} Count
+ * @typedef {{name: string, ok: boolean, seconds: number, count: Count}} Outcome
+ */
+
+/**
+ * Runs a program, its output passing through, and gives its exit status and the lines it printed.
+ * @param {string} program
+ * @param {string[]} args
+ * @param {NodeJS.ProcessEnv} [env]
+ * @returns {Promise<{status: number | null, lines: string[]}>}
+ */
+function run(program, args, env = cleanEnvironment()) {
+  return new Promise((resolve, reject) => {
+    const colour = process.stdout.isTTY && !process.env.NO_COLOR ? { FORCE_COLOR: "1", CARGO_TERM_COLOR: "always" } : {};
+    const child = spawn(program, args, { cwd: ROOT, env: { ...env, ...colour }, stdio: ["ignore", "pipe", "inherit"] });
+    let text = "";
+    child.stdout.setEncoding("utf8").on("data", (chunk) => {
+      process.stdout.write(chunk);
+      text += chunk;
+    });
+    child.on("error", reject);
+    child.on("close", (status) => resolve({ status, lines: stripVTControlCharacters(text).split("\n") }));
+  });
+}
+
+/** Each `test result:` line of cargo is one test program. @param {string[]} lines @returns {Count} */
+function countCargo(lines) {
+  const count = { passed: 0, failed: 0, skipped: 0 };
+  for (const line of lines) {
+    const found = /^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored/.exec(line);
+    if (!found) continue;
+    count.passed += Number(found[1]);
+    count.failed += Number(found[2]);
+    count.skipped += Number(found[3]);
+  }
+  return count;
+}
+
+/** The closing lines of Node.js' test runner: `ℹ pass 12`. @param {string[]} lines @returns {Count} */
+function countNode(lines) {
+  const of = (/** @type {string} */ word) =>
+    Number(lines.map((line) => new RegExp(`^ℹ ${word} (\\d+)$`).exec(line)).filter(Boolean).at(-1)?.[1] ?? 0);
+  return { passed: of("pass"), failed: of("fail") + of("cancelled"), skipped: of("skipped") + of("todo") };
+}
+
+/** @param {string[]} extra */
+async function rust(extra) {
+  const { status, lines } = await run("cargo", ["test", "--locked", ...extra]);
+  return { status, count: countCargo(lines) };
+}
+
+/** The package's own JavaScript by its JSDoc, then a strict consumer of its declarations. @param {string[]} extra */
+async function types(extra) {
+  const tsc = path.join(ROOT, "node_modules", "typescript", "bin", "tsc");
+  const count = { passed: 0, failed: 0, skipped: 0 };
+  for (const project of ["tsconfig.json", "__test__/consumer/tsconfig.json"]) {
+    const { status } = await run(process.execPath, [tsc, "--project", project, "--pretty", "false", ...extra]);
+    console.log(`tsc --project ${project}: ${status === 0 ? "ok" : "failed"}`);
+    count[status === 0 ? "passed" : "failed"]++;
+  }
+  return { status: count.failed, count };
+}
+
+/**
+ * @param {string} node
+ * @param {string[]} files
+ * @param {string[]} extra
+ */
+async function nodeTests(node, files, extra) {
+  const env = cleanEnvironment();
+  env.PATH = `${path.dirname(node)}${path.delimiter}${env.PATH ?? ""}`;
+  const args = ["--test", "--test-reporter=spec", ...extra, ...files.map((file) => path.join("__test__", file))];
+  const { status, lines } = await run(node, args, env);
+  const count = countNode(lines);
+  return { status: status === 0 && count.passed + count.failed === 0 ? 1 : status, count };
+}
+
+/**
+ * @param {string} name
+ * @param {() => Promise<{status: number | null, count: Count}>} step
+ * @returns {Promise<Outcome>}
+ */
+async function timed(name, step) {
+  console.log(`\n── ${name}`);
+  const started = performance.now();
+  const { status, count } = await step();
+  // A program that fails without a failed test (a compile error, a crash) counts as one.
+  if (status !== 0 && count.failed === 0) count.failed = 1;
+  return { name, ok: status === 0, seconds: (performance.now() - started) / 1000, count };
+}
+
+/** @param {string} wanted a major version or a path */
+function nodeFor(wanted) {
+  if (/^\d+$/.test(wanted)) return fetchNode(ROOT, wanted);
+  const executable = path.resolve(wanted);
+  if (!existsSync(executable)) throw new BuildError(`There is no Node.js at ${wanted}: give a major version, such as 24, or a path.`);
+  return executable;
+}
+
+async function main() {
+  const separator = process.argv.indexOf("--", 2);
+  const own = process.argv.slice(2, separator < 0 ? undefined : separator);
+  const extra = separator < 0 ? [] : process.argv.slice(separator + 1);
+  const { values, positionals } = parseArgs({ args: own, allowPositionals: true, options: { node: { type: "string" } } });
+
+  const missing = missingTool(ROOT);
+  if (missing) throw new BuildError(missing);
+  ensureDependencies(ROOT);
+  if (build()) console.log("The addon was built.");
+
+  const node = values.node === undefined ? process.execPath : nodeFor(values.node);
+  const present = readdirSync(TESTS).filter((file) => /\.test\.m?js$/.test(file)).sort();
+  const suite = present.filter((file) => file !== INSTALL);
+  const title = values.node === undefined ? "js" : `js on Node.js ${values.node}`;
+  /** @type {Record<string, () => Promise<Outcome>>} */
+  const steps = {
+    rust: () => timed("rust", () => rust(extra)),
+    types: () => timed("types", () => types(extra)),
+    js: () => timed(title, () => nodeTests(node, suite, extra)),
+    install: () => timed("install", () => nodeTests(node, [INSTALL], extra)),
+  };
+  const chosen = positionals.filter((name) => name in steps);
+  const filters = positionals.filter((name) => !(name in steps));
+  const found = present.filter((file) => filters.some((filter) => file.includes(filter)));
+  if (filters.length > 0 && found.length === 0) {
+    throw new BuildError(`No step and no file of __test__ is called ${filters.join(" or ")}; steps: ${Object.keys(steps).join(", ")}.`);
+  }
+  const plan = chosen.map((name) => steps[name]);
+  if (found.length > 0) plan.push(() => timed(title, () => nodeTests(node, found, extra)));
+  if (plan.length === 0) plan.push(...(values.node === undefined ? Object.values(steps) : [steps.js]));
+
+  /** @type {Outcome[]} */
+  const outcomes = [];
+  for (const step of plan) outcomes.push(await step());
+
+  console.log("");
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  for (const { name, ok, seconds, count } of outcomes) {
+    console.log(`${ok ? "ok    " : "FAILED"} ${name}: ${describe(count)} (${seconds.toFixed(1)} s)`);
+    total.passed += count.passed;
+    total.failed += count.failed;
+    total.skipped += count.skipped;
+  }
+  console.log(describe(total));
+  process.exitCode = outcomes.every(({ ok }) => ok) ? 0 : 1;
+}
+
+/** @param {Count} count */
+function describe({ passed, failed, skipped }) {
+  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
+}
+
+try {
+  await main();
+} catch (error) {
+  console.error(error instanceof BuildError ? error.message : error);
+  process.exitCode = 1;
+}
