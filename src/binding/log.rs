@@ -46,7 +46,7 @@ impl Live {
     pub async fn deliver(mut self) {
         while let Some(Delivery { stream, text, .. }) = self.outgoing.next().await {
             // Converted here, so that JavaScript's thread has only to copy it.
-            let text = JsText::join([text.as_str()].into_iter());
+            let text = JsText::from(text);
             if self.calls.call_async_catch((stream, text)).await.is_err() {
                 return;
             }

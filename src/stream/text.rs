@@ -112,7 +112,8 @@ fn count_units(bytes: &[u8]) -> usize {
 
 /// The length that JavaScript would give `text`.
 pub fn utf16_len(text: &str) -> usize {
-    count_units(text.as_bytes())
+    // Most text is ASCII, and seeing that is faster than counting.
+    if mem::is_ascii(text.as_bytes()) { text.len() } else { count_units(text.as_bytes()) }
 }
 
 /// Cuts after at most `max_units`, never inside a character: the first part is the longest such beginning.
@@ -189,6 +190,13 @@ impl From<&str> for JsText {
     }
 }
 
+impl From<String> for JsText {
+    /// ASCII, which most output is, stays where it is.
+    fn from(text: String) -> Self {
+        if mem::is_ascii(text.as_bytes()) { Self::Latin1(text.into_bytes()) } else { Self::from(text.as_str()) }
+    }
+}
+
 /// What is converted at once: small enough for the stack, since the converters want a target as long as the UTF-8.
 const BLOCK: usize = 2048;
 
@@ -201,7 +209,7 @@ fn blocks(mut text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Cuts after at most `max` bytes, never inside a character.
-pub(super) fn split_bytes(text: &str, max: usize) -> (&str, &str) {
+pub fn split_bytes(text: &str, max: usize) -> (&str, &str) {
     let mut at = max.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;

@@ -92,6 +92,8 @@ fn cuts_keep_characters_whole() {
 
 #[test]
 fn text_is_one_byte_a_character_where_it_can_be() {
+    assert_eq!(JsText::from("plain".to_owned()), JsText::from("plain"));
+    assert_eq!(JsText::from("caf\u{e9}".to_owned()), JsText::from("caf\u{e9}"));
     assert_eq!(JsText::from(""), JsText::Latin1(vec![]));
     assert_eq!(JsText::from("a\u{ff}"), JsText::Latin1(vec![0x61, 0xff]));
     assert_eq!(JsText::from("a\u{100}"), JsText::Utf16(vec![0x61, 0x100]));
