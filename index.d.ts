@@ -158,6 +158,75 @@ export interface ReleaseParams extends ScopeParams {
   cancelActiveWork?: boolean;
 }
 
+/** The SDK's `PluginEnvironmentValidateConfigParams`. */
+export interface ValidateConfigParams {
+  driverKey: string;
+  config: Record<string, unknown>;
+}
+
+/** The SDK's `PluginEnvironmentValidationResult`. */
+export interface ValidationResult {
+  ok: boolean;
+  errors?: string[];
+  /** The settings with their defaults, a {@link CreateosConfig}. */
+  normalizedConfig?: Record<string, unknown>;
+}
+
+/** The SDK's `PluginEnvironmentProbeResult`. */
+export interface ProbeResult {
+  ok: boolean;
+  /** What went well, or the message of the error. */
+  summary: string;
+}
+
+/** The SDK's `PluginEnvironmentAcquireLeaseParams`; what is not listed here is accepted and without effect. */
+export interface AcquireLeaseParams extends ScopeParams {
+  runId: string;
+  /** Refused unless absent: a sandbox has no expiry that could be guaranteed. */
+  requestedExpiresAt?: string | null;
+  [key: string]: unknown;
+}
+
+/** The SDK's `PluginEnvironmentResumeLeaseParams`. */
+export interface ResumeLeaseParams extends ScopeParams {
+  providerLeaseId: string;
+  /** The metadata that acquiring the lease returned. */
+  leaseMetadata?: Record<string, unknown>;
+}
+
+/** The SDK's `PluginEnvironmentTerminationReceipt`: the endpoint has confirmed that nothing of the lease runs any more. */
+export interface TerminationReceipt {
+  providerLeaseId: string;
+  /** `stopped`: paused, to be resumed. `destroyed`: deleted, or found to be gone. */
+  state: "stopped" | "destroyed";
+}
+
+/** The SDK's `PluginEnvironmentRealizeWorkspaceParams`. */
+export interface RealizeWorkspaceParams extends ScopeParams {
+  lease: Lease;
+  /** Accepted and without effect: there is one workspace in each sandbox. */
+  workspace: { localPath?: string; remotePath?: string; mode?: string; metadata?: Record<string, unknown> };
+}
+
+/** The SDK's `PluginEnvironmentRealizeWorkspaceResult`. */
+export interface RealizeWorkspaceResult {
+  cwd: string;
+  metadata: { provider: "createos"; remoteCwd: string };
+}
+
+/** The SDK's `PluginHealthDiagnostics`. */
+export interface Health {
+  /** `degraded` while there are leases that must be destroyed, `error` after a shutdown. */
+  status: "ok" | "degraded" | "error";
+  message: string;
+  details: {
+    /** Commands, syncs, acquisitions, probes and resumes in progress. */
+    running: number;
+    /** Leases whose cleanup is unconfirmed. */
+    unconfirmed: number;
+  };
+}
+
 /**
  * Gets a command's output as soon as it is there: in order, both streams in their true interleaving, never empty, at most
  * 262,144 UTF-16 units a call, never cut inside a character, in the async context of the call, and all of it before the
@@ -210,10 +279,51 @@ export function release(params: ReleaseParams, destroy: boolean): Promise<void>;
  */
 export function shutdown(): Promise<void>;
 
-/** A provider with a lease state of its own. */
+/**
+ * A provider with a lease state of its own: all that Paperclip asks of a sandbox provider, hook by hook, with the SDK's
+ * parameters and results.
+ */
 export class CreateosProvider {
   /** @throws {RangeError} for options that cannot be used */
   constructor(options?: ProviderOptions);
+
+  /** Checks settings, as {@link parseConfig} does; makes no request. */
+  validateConfig(params: ValidateConfigParams): Promise<ValidationResult>;
+
+  /**
+   * Tries settings: sets a sandbox up as for a lease, runs a command in it and deletes it. What does not work is a result;
+   * the call rejects only if the sandbox could not be deleted afterwards.
+   */
+  probe(params: ScopeParams): Promise<ProbeResult>;
+
+  /**
+   * Makes a lease: creates a sandbox, waits until it runs, makes the workspace and writes a marker into it, all within
+   * `config.timeoutMs`. If any of it fails the sandbox is deleted again; if that fails too, the error names the sandbox.
+   * The lease's metadata is all that later calls need of it, and never contains the key.
+   */
+  acquireLease(params: AcquireLeaseParams): Promise<Lease>;
+
+  /**
+   * Makes a lease usable again, waking its sandbox if it is paused. A lease that this provider did not have before, as
+   * after a restart, is first freed of every process that still runs in it.
+   *
+   * A sandbox that is gone, has another marker, or is not what the settings ask for now gives the SDK's expired lease,
+   * `{providerLeaseId: null, metadata: {expired: true}}`. A passing fault rejects, and changes nothing.
+   */
+  resumeLease(params: ResumeLeaseParams): Promise<Lease>;
+
+  /**
+   * Gives a lease back: cancels everything that runs on it, whatever `cancelActiveWork` says, and waits for it, then
+   * pauses the sandbox if the settings say `reuseLease`, else deletes it. Resolves once that is confirmed; without a
+   * `providerLeaseId` to `undefined`, for there is nothing to do.
+   */
+  releaseLease(params: ReleaseParams): Promise<TerminationReceipt | undefined>;
+
+  /** Like {@link releaseLease}, and always deletes the sandbox. */
+  destroyLease(params: ReleaseParams): Promise<TerminationReceipt | undefined>;
+
+  /** Tells where a lease's workspace is; makes no request. */
+  realizeWorkspace(params: RealizeWorkspaceParams): Promise<RealizeWorkspaceResult>;
 
   /**
    * Runs one command, as the module's {@link execute} does, on a lease of `params`' company, environment and endpoint.
@@ -225,9 +335,12 @@ export class CreateosProvider {
   /** Gives a lease back, as the module's {@link release} does. */
   release(params: ReleaseParams, destroy: boolean): Promise<void>;
 
+  /** What the provider knows of itself; makes no request. */
+  health(): Promise<Health>;
+
   /**
-   * Cancels all commands, confirms that they have ended and refuses new ones. Resolves within 10 seconds: what could not
-   * be confirmed by then has rejected with a {@link CreateosCleanupError}. Leases can still be released.
+   * Cancels everything that runs, confirms that it has ended and refuses new work. Resolves within 10 seconds: what could
+   * not be confirmed by then has rejected with a {@link CreateosCleanupError}. Leases can still be released.
    */
   shutdown(): Promise<void>;
 }

@@ -113,6 +113,13 @@ function scopeOf({ companyId, environmentId, config }, leaseId, metadata) {
   };
 }
 
+/** What a lease's metadata says of its sandbox: text, undefined for null, NaN for what is neither. */
+function claimsOf(metadata) {
+  const claim = (value) => (value === null ? undefined : typeof value === "string" ? value : NaN);
+  const { marker, shape, rootfs, region } = isObject(metadata) ? metadata : {};
+  return { marker: text(marker), shape: claim(shape), rootfs: claim(rootfs), region: claim(region) };
+}
+
 function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
   const words = args ?? [];
   if (!Array.isArray(words) || !words.every((word) => typeof word === "string") || (env != null && !isObject(env))) {
@@ -283,9 +290,7 @@ function resultOf({ exitCode, signal, timedOut, output, processId }) {
  * @returns {[ReturnType<typeof scopeOf>, ReturnType<typeof commandOf>]}
  */
 function executionOf(params) {
-  if (!isObject(params) || !isObject(params.lease)) throw parametersInvalid();
-  const { providerLeaseId, metadata } = params.lease;
-  return [scopeOf(params, providerLeaseId, metadata), commandOf(params)];
+  return [leaseScopeOf(params), commandOf(params)];
 }
 
 async function execute(client, params, signal, log) {
@@ -297,11 +302,25 @@ async function execute(client, params, signal, log) {
   return resultOf(outcome);
 }
 
+/** Parameters that are an object. */
+function checked(params) {
+  if (!isObject(params)) throw parametersInvalid();
+  return params;
+}
+
+/** Releases a lease, if there is one, and gives the receipt of its end. */
 async function released(caller, provider, params, destroy) {
-  await settled(caller, () => {
-    if (!isObject(params)) throw parametersInvalid();
-    return provider.release(scopeOf(params, params.providerLeaseId, params.leaseMetadata), surroundings(), destroy === true);
+  const { state } = await settled(caller, () => {
+    const { providerLeaseId, leaseMetadata } = checked(params);
+    return provider.release(scopeOf(params, providerLeaseId, leaseMetadata), surroundings(), destroy === true);
   });
+  return state && { providerLeaseId: params.providerLeaseId, state };
+}
+
+/** The parameters' own lease, as the addon's scope. */
+function leaseScopeOf(params) {
+  if (!isObject(checked(params).lease)) throw parametersInvalid();
+  return scopeOf(params, params.lease.providerLeaseId, params.lease.metadata);
 }
 
 class CreateosProvider {
@@ -319,8 +338,66 @@ class CreateosProvider {
     return resultOf(outcome);
   }
 
-  release(params, destroy) {
-    return released(this.release, this.#native, params, destroy);
+  async release(params, destroy) {
+    await released(this.release, this.#native, params, destroy);
+  }
+
+  async validateConfig(params) {
+    const { config } = checked(params);
+    try {
+      return { ok: true, normalizedConfig: parseConfig(config) };
+    } catch (error) {
+      return { ok: false, errors: [error.message] };
+    }
+  }
+
+  async probe(params) {
+    const { ok, summary } = await settled(this.probe, () => this.#native.probe(scopeOf(checked(params)), surroundings()));
+    return { ok, summary };
+  }
+
+  async acquireLease(params) {
+    const { leaseId, marker, workspace, config } = await settled(this.acquireLease, () =>
+      this.#native.acquire(scopeOf(checked(params)), surroundings(), Boolean(params.requestedExpiresAt)));
+    const { apiUrl, shape, rootfs, region, reuseLease } = config;
+    const { companyId, environmentId } = params;
+    return {
+      providerLeaseId: leaseId,
+      metadata: {
+        provider: "createos", apiUrl, companyId, environmentId, remoteCwd: workspace, shellCommand: "bash", marker,
+        shape, rootfs: rootfs ?? null, region: region ?? null, reuseLease,
+      },
+    };
+  }
+
+  async resumeLease(params) {
+    const { expired } = await settled(this.resumeLease, () => {
+      const { providerLeaseId, leaseMetadata } = checked(params);
+      return this.#native.resume(scopeOf(params, providerLeaseId, leaseMetadata), claimsOf(leaseMetadata), surroundings());
+    });
+    if (expired) return { providerLeaseId: null, metadata: { expired: true } };
+    return { providerLeaseId: params.providerLeaseId, metadata: { ...params.leaseMetadata, resumedLease: true } };
+  }
+
+  releaseLease(params) {
+    return released(this.releaseLease, this.#native, params, false);
+  }
+
+  destroyLease(params) {
+    return released(this.destroyLease, this.#native, params, true);
+  }
+
+  async realizeWorkspace(params) {
+    const { workspace } = await settled(this.realizeWorkspace, () => this.#native.realize(leaseScopeOf(params)));
+    return { cwd: workspace, metadata: { provider: "createos", remoteCwd: workspace } };
+  }
+
+  async health() {
+    const { shutDown, running, unconfirmed } = this.#native.health();
+    const details = { running, unconfirmed };
+    if (shutDown) return { status: "error", message: "The CreateOS provider was shut down.", details };
+    if (unconfirmed > 0) return { status: "degraded", message: "CreateOS leases with unconfirmed cleanup must be destroyed.", details };
+    return { status: "ok", message: "The CreateOS provider is ready; a probe tells whether an environment works.", details };
   }
 
   async shutdown() {
@@ -339,8 +416,8 @@ function createProvider(options) {
 /** One for the whole process, worker threads included. */
 const processWide = native.NativeProvider.processWide();
 
-function release(params, destroy) {
-  return released(release, processWide, params, destroy);
+async function release(params, destroy) {
+  await released(release, processWide, params, destroy);
 }
 
 async function shutdown() {

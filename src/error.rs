@@ -199,6 +199,18 @@ pub enum Fault {
     StateNotReached(&'static str),
     #[error("CreateOS sandbox identity or state is invalid.")]
     SandboxInvalid,
+    #[error("CreateOS does not yet support leases with a guaranteed expiration deadline.")]
+    ExpiryUnsupported,
+    #[error("CreateOS workspace preparation failed; the image must provide Bash.")]
+    WorkspaceUnprepared,
+    #[error("CreateOS setup failed and cleanup is unconfirmed for sandbox {0}.")]
+    SetupUnconfirmed(String),
+    #[error("CreateOS lease cleanup must finish before resume.")]
+    ResumeUnfinished,
+    #[error("CreateOS workspace requires a lease from this environment.")]
+    WorkspaceForeign,
+    #[error("CreateOS command probe failed.")]
+    ProbeFailed,
 
     /// Not one of the package's errors but a `RangeError`: a URL whose pacing was fixed by an earlier client.
     #[error("pacing for this apiUrl is already set to {requests_per_minute} requests per minute in bursts of {burst}")]

@@ -9,6 +9,7 @@ use reqwest::{
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
@@ -170,6 +171,16 @@ impl CallError {
         };
         Error::new(fault, details)
     }
+}
+
+/// Bounds a call, or several of them: what is unanswered by the deadline has failed.
+pub async fn within<T>(
+    deadline: Instant,
+    operation: Operation,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let unanswered = CallError::Unanswered { failure: Failure::Timeout, tries: 1 };
+    timeout_at(deadline, call).await.unwrap_or_else(|_| Err(unanswered.into_error(operation)))
 }
 
 pub struct Client {

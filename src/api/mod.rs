@@ -1,8 +1,9 @@
 //! The CreateOS HTTP API: who may send when ([`pacer`]), how bytes get there ([`transport`] and its parts), what an answer
-//! means ([`client`]) and a sandbox's life ([`sandbox`]).
+//! means ([`client`]), a sandbox's life ([`sandbox`]) and its files ([`files`]).
 
 pub mod client;
 pub mod failure;
+pub mod files;
 pub mod pacer;
 mod proxy;
 mod resolve;

@@ -1,32 +1,15 @@
-//! A sandbox's life, one call each: look, pause and wait, destroy; and the one-shot command that removes a staged file.
-//! Decides nothing about leases.
+//! A sandbox's life, one call each: create, look, pause or resume and wait, destroy. Decides nothing about leases.
 
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::client::{Call, CallError, Client, Payload, ResourceId};
-use crate::{
-    api::pacer::Priority,
-    error::{Attempt, Details, Error, Failure, Fault, Operation},
-};
+use super::client::{Call, CallError, Client, ResourceId, within};
+use crate::error::{Attempt, Details, Error, Failure, Fault, Operation};
 
 /// The endpoint changes states on its own time; this is how often it is asked.
 const POLL: Duration = Duration::from_millis(250);
-
-/// What JavaScript's `encodeURIComponent` escapes.
-const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'!')
-    .remove(b'~')
-    .remove(b'*')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')');
 
 /// A state that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +44,21 @@ impl Desired {
 const LIFECYCLE: Operation = Operation::SandboxLifecycle;
 
 impl Client {
+    /// Asks for a sandbox as the settings describe it. Sent at most once: whether a lost answer left a sandbox behind
+    /// nobody can find out. The request's turn has come when this is called.
+    pub async fn create_sandbox_now(&self) -> Result<ResourceId, Error> {
+        let mut body = json!({"shape": self.config.shape, "ingress_enabled": false});
+        for (name, value) in [("rootfs", &self.config.rootfs), ("region", &self.config.region)] {
+            if let Some(value) = value {
+                body[name] = value.as_str().into();
+            }
+        }
+        let call = Call::post(LIFECYCLE, "/sandboxes".to_owned()).json(body).alone();
+        let data = self.data_now(call).await.map_err(|error| error.into_error(LIFECYCLE))?;
+        let id = data.get("id").and_then(Value::as_str).and_then(|id| ResourceId::parse(id).ok());
+        id.ok_or_else(|| CallError::Invalid(Fault::ResourceIdInvalid).into_error(LIFECYCLE))
+    }
+
     /// The sandbox's state, by the name that the endpoint gives it.
     pub async fn sandbox_state(&self, id: &ResourceId) -> Result<String, Error> {
         let data = self.data(Call::get(LIFECYCLE, format!("/sandboxes/{id}"))).await;
@@ -73,12 +71,10 @@ impl Client {
 
     /// Deletes the sandbox; one that is gone already is deleted.
     pub async fn destroy_sandbox(&self, id: &ResourceId, deadline: Instant) -> Result<(), Error> {
-        let call = Call::delete(LIFECYCLE, format!("/sandboxes/{id}"));
-        let unanswered = Err(CallError::Unanswered { failure: Failure::Timeout, tries: 1 });
-        match timeout_at(deadline, self.data(call)).await.unwrap_or(unanswered) {
-            Ok(_) => Ok(()),
-            Err(error) if error.status() == Some(404) => Ok(()),
-            Err(error) => Err(error.into_error(LIFECYCLE)),
+        let call = self.data(Call::delete(LIFECYCLE, format!("/sandboxes/{id}")));
+        match within(deadline, LIFECYCLE, async { call.await.map_err(|error| error.into_error(LIFECYCLE)) }).await {
+            Err(error) if error.status() != Some(404) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -114,23 +110,5 @@ impl Client {
             }
             sleep(POLL).await;
         }
-    }
-
-    /// Writes a file; its directories are created.
-    pub async fn upload(&self, id: &ResourceId, path: &str, content: Vec<u8>) -> Result<(), Error> {
-        let operation = Operation::FileTransfer;
-        let query = utf8_percent_encode(path, URI_COMPONENT);
-        let call = Call {
-            payload: Payload::Bytes(content),
-            ..Call::new(reqwest::Method::PUT, operation, format!("/sandboxes/{id}/files?path={query}"))
-        };
-        self.send(call).await.map(drop).map_err(|error| error.into_error(operation))
-    }
-
-    /// Removes a file by a one-shot command, since the files API has no deletion.
-    pub async fn remove_file(&self, id: &ResourceId, path: &str) -> Result<Map<String, Value>, CallError> {
-        let call = Call::post(Operation::WorkspaceCommand, format!("/sandboxes/{id}/exec"))
-            .json(json!({"cmd": "/bin/rm", "args": ["-f", "--", path]}));
-        self.data(Call { priority: Priority::Cleanup, ..call }).await
     }
 }

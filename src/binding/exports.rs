@@ -1,4 +1,5 @@
-//! What the addon exports. Each function is a line or two around the core; the promises they return always resolve.
+//! What the addon exports to run commands. Each function is a line or two around the core; the promises they return always
+//! resolve.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -116,7 +117,7 @@ impl NativeClient {
 
 #[napi]
 pub struct NativeProvider {
-    inner: Arc<Provider>,
+    pub(super) inner: Arc<Provider>,
 }
 
 #[napi]
@@ -149,24 +150,6 @@ impl NativeProvider {
             let (lease, command) = checked(&scope, command)?;
             Ok(Start { client, lease, command, timeout, running })
         })
-    }
-
-    #[napi]
-    pub fn release<'env>(
-        &self,
-        env: &'env Env,
-        scope: NativeScope,
-        surroundings: NativeSurroundings,
-        destroy: bool,
-    ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let (provider, scope) = (self.inner.clone(), Scope::from(scope));
-        let release = async move {
-            match provider.release(&scope, &surroundings.into(), destroy).await {
-                Ok(()) => Ok(NativeOutcome::default()),
-                Err(error) => Ok(NativeOutcome::rejected(error)),
-            }
-        };
-        env.spawn_future(release)
     }
 
     #[napi]
@@ -219,17 +202,8 @@ fn run<'env>(
         }
         None => (Output::new(None), None),
     };
-    let command = async move {
-        let watch = async {
-            torn_down.cancelled().await;
-            stop.stop(Reason::Cancelled);
-            std::future::pending().await
-        };
-        tokio::select! {
-            outcome = follow_through(start, &stop, output, live) => Ok(outcome),
-            never = watch => never,
-        }
-    };
+    let command =
+        async move { Ok(teardown::until(torn_down, &stop, follow_through(start, &stop, output, live)).await) };
     env.spawn_future(command)
 }
 

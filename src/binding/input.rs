@@ -10,7 +10,10 @@ use crate::{
     api::{client::Options, pacer::Pacing, transport::Network},
     config::{RawConfig, Setting, timeout_ms},
     error::Fault,
-    lease::provider::{Metadata, Scope, Surroundings},
+    lease::{
+        provider::{Metadata, Scope, Surroundings},
+        resume::Claims,
+    },
     process::script::Command,
 };
 
@@ -133,6 +136,26 @@ impl From<NativeScope> for Scope {
             config: scope.config.into(),
             lease_id: scope.lease_id,
             metadata: Metadata { provider, company_id, environment_id, api_url },
+        }
+    }
+}
+
+/// What a lease's metadata says of its sandbox: text, or absent for null; `index.js` passes NaN for anything else.
+#[napi(object, object_to_js = false)]
+pub struct NativeClaims {
+    pub marker: Option<String>,
+    pub shape: Option<RawSetting>,
+    pub rootfs: Option<RawSetting>,
+    pub region: Option<RawSetting>,
+}
+
+impl From<NativeClaims> for Claims {
+    fn from(claims: NativeClaims) -> Self {
+        Self {
+            marker: claims.marker,
+            shape: setting(claims.shape),
+            rootfs: setting(claims.rootfs),
+            region: setting(claims.region),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::cell::OnceCell;
 use napi::{Env, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::process::stop::{Reason, Stop};
+
 thread_local! {
     // One environment lives on one thread, and the addon is loaded once in it.
     static ENDED: OnceCell<CancellationToken> = const { OnceCell::new() };
@@ -21,4 +23,17 @@ pub fn ended(env: &Env) -> Result<CancellationToken> {
         env.add_env_cleanup_hook(token.clone(), |token| token.cancel())?;
         Ok(cell.get_or_init(|| token).clone())
     })
+}
+
+/// Lets work end by itself, but tells it to stop when the environment ends.
+pub async fn until<T>(ended: CancellationToken, stop: &Stop, work: impl Future<Output = T>) -> T {
+    let watch = async {
+        ended.cancelled().await;
+        stop.stop(Reason::Cancelled);
+        std::future::pending().await
+    };
+    tokio::select! {
+        result = work => result,
+        never = watch => never,
+    }
 }

@@ -1,5 +1,5 @@
 //! A provider: commands and releases on leases that belong to its caller's environment, and one state for all of them.
-//! Decides whose lease it is and in which order refusals are told; knows no JavaScript.
+//! Decides whose lease it is and in which order refusals are told; how a lease begins is told by its neighbours.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,6 +48,13 @@ pub struct Surroundings {
     pub api_key: Option<String>,
 }
 
+/// How a released lease's sandbox ended, confirmed by the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    Stopped,
+    Destroyed,
+}
+
 #[derive(Debug)]
 pub struct Provider {
     pub registry: Arc<Registry>,
@@ -57,7 +64,7 @@ pub struct Provider {
 impl Scope {
     /// The scope's settings, if the lease belongs to it. Settings are parsed last: a lease that names somebody else is
     /// foreign whatever they are.
-    fn own(&self, foreign: Fault) -> Result<(&str, Config), Fault> {
+    pub fn own(&self, foreign: Fault) -> Result<(&str, Config), Fault> {
         let Metadata { provider, company_id, environment_id, api_url } = &self.metadata;
         let named = provider.as_deref() == Some("createos")
             && company_id.as_ref() == Some(&self.company_id)
@@ -70,13 +77,13 @@ impl Scope {
         Ok((lease_id, config))
     }
 
-    fn key(&self, client: &Client, lease_id: &str) -> LeaseKey {
+    pub(super) fn key(&self, client: &Client, lease_id: Option<&str>) -> LeaseKey {
         LeaseKey {
             company_id: self.company_id.clone(),
             environment_id: self.environment_id.clone(),
             api_url: client.config.api_url.clone(),
             account: client.account(),
-            lease_id: lease_id.to_owned(),
+            lease_id: lease_id.map(str::to_owned),
         }
     }
 }
@@ -86,7 +93,7 @@ impl Provider {
         Self { registry: Arc::default(), options }
     }
 
-    /// Admits a command to one of the caller's own leases.
+    /// Admits a command or a sync to one of the caller's own leases.
     pub fn admit(
         &self,
         scope: &Scope,
@@ -95,39 +102,48 @@ impl Provider {
     ) -> Result<(Arc<Client>, Running), Fault> {
         let (lease_id, config) = scope.own(Fault::ExecutionForeign)?;
         let client = self.client(config, surroundings)?;
-        let running = self.registry.begin(scope.key(&client, lease_id), Admission::Guarded, stop.clone())?;
+        let running = self.registry.begin(scope.key(&client, Some(lease_id)), Admission::Guarded, stop.clone())?;
         Ok((client, running))
     }
 
     /// Enters a command that runs with a client of its own.
     pub fn enter(&self, scope: &Scope, client: &Client, stop: &Arc<Stop>) -> Result<Running, Fault> {
         let lease_id = scope.lease_id.as_deref().unwrap_or_default();
-        self.registry.begin(scope.key(client, lease_id), Admission::Always, stop.clone())
+        self.registry.begin(scope.key(client, Some(lease_id)), Admission::Always, stop.clone())
     }
 
-    /// Gives a lease back: stops what runs on it, then deletes its sandbox, or pauses it to be used again.
-    pub async fn release(&self, scope: &Scope, surroundings: &Surroundings, destroy: bool) -> Result<(), Error> {
+    /// Gives a lease back: stops what runs on it, then deletes its sandbox, or pauses it to be used again. None without a
+    /// lease.
+    pub async fn release(
+        &self,
+        scope: &Scope,
+        surroundings: &Surroundings,
+        destroy: bool,
+    ) -> Result<Option<Released>, Error> {
         if scope.lease_id.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let (lease_id, config) = scope.own(Fault::LeaseForeign)?;
         let client = self.client(config, surroundings)?;
-        let closing = self.registry.close(scope.key(&client, lease_id))?;
+        let closing = self.registry.close(scope.key(&client, Some(lease_id)))?;
         closing.stop_running().await;
         let id = ResourceId::parse(lease_id)?;
         let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
         if destroy || !client.config.reuse_lease {
             client.destroy_sandbox(&id, deadline).await?;
             closing.destroyed();
-            return Ok(());
+            return Ok(Some(Released::Destroyed));
         }
         if closing.is_unconfirmed() {
             return Err(Fault::ReuseUnconfirmed.into());
         }
         match client.reach(&id, Desired::Paused, deadline).await {
             // Nothing is left to pause.
-            Err(error) if error.status() == Some(404) => Ok(()),
-            result => result,
+            Err(error) if error.status() == Some(404) => {
+                closing.destroyed();
+                Ok(Some(Released::Destroyed))
+            }
+            result => result.map(|()| Some(Released::Stopped)),
         }
     }
 
@@ -137,7 +153,7 @@ impl Provider {
         self.registry.shut_down(now + SHUTDOWN_CLEANUP, now + SHUTDOWN).await;
     }
 
-    fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
+    pub(super) fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
         Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref()).map(Arc::new)
     }
 }

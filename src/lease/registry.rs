@@ -24,14 +24,35 @@ pub struct LeaseKey {
     pub api_url: String,
     /// A digest of the API key.
     pub account: [u8; 32],
-    pub lease_id: String,
+    /// None while the sandbox is being set up: what runs then has a place of its own, which nobody can release.
+    pub lease_id: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Lease {
-    running: HashMap<u64, Arc<Stop>>,
+    running: HashMap<u64, Work>,
     closing: bool,
     unconfirmed: bool,
+    /// What an earlier worker may have left running is being ended.
+    recovering: bool,
+    /// Acquired or resumed here, so that nothing runs on it that was not started here.
+    ours: bool,
+}
+
+#[derive(Debug)]
+struct Work {
+    stop: Arc<Stop>,
+    resumes: bool,
+}
+
+impl Lease {
+    fn refuses(&self) -> bool {
+        self.closing || self.unconfirmed || self.recovering
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && !self.refuses() && !self.ours
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +69,7 @@ impl State {
 
     /// A lease of which there is nothing to know takes no memory.
     fn forget_if_idle(&mut self, key: &LeaseKey) {
-        if self.leases.get(key).is_some_and(|lease| lease.running.is_empty() && !lease.closing && !lease.unconfirmed) {
+        if self.leases.get(key).is_some_and(Lease::is_idle) {
             self.leases.remove(key);
         }
     }
@@ -61,11 +82,13 @@ pub struct Registry {
     ended: Notify,
 }
 
-/// Whether a lease's state can refuse a command. The module's `execute` is the primitive: it is never refused, but a
-/// release stops it all the same.
+/// Whether a lease's state can refuse work. The module's `execute` is the primitive: it is never refused, but a release
+/// stops it all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     Guarded,
+    /// Guarded, too; a resume starts nothing on the lease.
+    Resume,
     Always,
 }
 
@@ -75,20 +98,37 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a command, which `stop` ends, on a lease. It counts as running until the returned value is dropped.
+    /// Enters a command or other work, which `stop` ends, on a lease. It counts as running until the returned value is dropped.
     pub fn begin(self: &Arc<Self>, key: LeaseKey, admission: Admission, stop: Arc<Stop>) -> Result<Running, Fault> {
         let mut state = self.state();
-        if admission == Admission::Guarded {
-            let refused = state.leases.get(&key).is_some_and(|lease| lease.closing || lease.unconfirmed);
+        if admission != Admission::Always {
+            let refused = state.leases.get(&key).is_some_and(Lease::refuses);
             if refused || state.shut_down {
                 return Err(Fault::LeaseClosing);
             }
         }
         let id = state.next_run;
         state.next_run += 1;
-        state.lease(&key).running.insert(id, stop);
+        let work = Work { stop, resumes: admission == Admission::Resume };
+        state.lease(&key).running.insert(id, work);
         drop(state);
         Ok(Running { registry: self.clone(), key, id })
+    }
+
+    /// Notes that a lease is new and that nothing runs on it.
+    pub fn adopt(&self, key: &LeaseKey) {
+        self.state().lease(key).ours = true;
+    }
+
+    /// How much is running, and on how many leases cleanup is unconfirmed.
+    pub fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        let running = state.leases.values().map(|lease| lease.running.len()).sum();
+        (running, state.leases.values().filter(|lease| lease.unconfirmed).count())
+    }
+
+    pub fn is_shut_down(&self) -> bool {
+        self.state().shut_down
     }
 
     /// Marks a lease as being released; there is one release at a time.
@@ -109,7 +149,7 @@ impl Registry {
         {
             let mut state = self.state();
             state.shut_down = true;
-            for stop in state.leases.values().flat_map(|lease| lease.running.values()) {
+            for Work { stop, .. } in state.leases.values().flat_map(|lease| lease.running.values()) {
                 stop.hurry(cleanup_until);
                 stop.stop(Reason::Cancelled);
             }
@@ -132,7 +172,7 @@ impl Registry {
     }
 }
 
-/// A command that runs on a lease.
+/// A command, or other work, that runs on a lease.
 #[derive(Debug)]
 pub struct Running {
     registry: Arc<Registry>,
@@ -144,6 +184,46 @@ impl Running {
     /// Nobody can say whether its process still runs: the lease must be destroyed before it is used again.
     pub fn mark_unconfirmed(&self) {
         self.registry.state().lease(&self.key).unconfirmed = true;
+    }
+
+    /// For a resume: begins to end what an earlier worker may have left running. None if nothing can be left: the lease
+    /// is one of ours, or in use here.
+    pub fn recover(&self) -> Result<Option<Recovery>, Fault> {
+        let mut state = self.registry.state();
+        let lease = state.lease(&self.key);
+        if lease.refuses() {
+            return Err(Fault::ResumeUnfinished);
+        }
+        if lease.ours || lease.running.values().any(|work| !work.resumes) {
+            return Ok(None);
+        }
+        lease.recovering = true;
+        Ok(Some(Recovery { registry: self.registry.clone(), key: self.key.clone() }))
+    }
+
+    /// The lease may be used: nothing runs on it but what was started here.
+    pub fn adopt(&self) {
+        self.registry.state().lease(&self.key).ours = true;
+    }
+
+    /// The sandbox is no longer what the lease says.
+    pub fn disown(&self) {
+        self.registry.state().lease(&self.key).ours = false;
+    }
+}
+
+/// While it lives no command starts on the lease; it could not be told from one that an earlier worker left.
+#[derive(Debug)]
+pub struct Recovery {
+    registry: Arc<Registry>,
+    key: LeaseKey,
+}
+
+impl Drop for Recovery {
+    fn drop(&mut self) {
+        let mut state = self.registry.state();
+        state.lease(&self.key).recovering = false;
+        state.forget_if_idle(&self.key);
     }
 }
 
@@ -167,7 +247,7 @@ pub struct Closing {
 impl Closing {
     /// Ends what runs on the lease and waits until it has.
     pub async fn stop_running(&self) {
-        for stop in self.registry.state().lease(&self.key).running.values() {
+        for Work { stop, .. } in self.registry.state().lease(&self.key).running.values() {
             stop.stop(Reason::Cancelled);
         }
         let idle = |state: &State| state.leases.get(&self.key).is_none_or(|lease| lease.running.is_empty());
@@ -180,7 +260,9 @@ impl Closing {
 
     /// The sandbox is gone, and with it whatever may have run there.
     pub fn destroyed(&self) {
-        self.registry.state().lease(&self.key).unconfirmed = false;
+        let mut state = self.registry.state();
+        let lease = state.lease(&self.key);
+        (lease.unconfirmed, lease.ours) = (false, false);
     }
 }
 
@@ -193,88 +275,4 @@ impl Drop for Closing {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn key(lease_id: &str) -> LeaseKey {
-        LeaseKey {
-            company_id: "company".into(),
-            environment_id: "environment".into(),
-            api_url: "https://a.test".into(),
-            account: [0; 32],
-            lease_id: lease_id.into(),
-        }
-    }
-
-    fn begin(registry: &Arc<Registry>, lease_id: &str, admission: Admission) -> Result<Running, Fault> {
-        registry.begin(key(lease_id), admission, Arc::default())
-    }
-
-    fn entries(registry: &Registry) -> usize {
-        registry.state().leases.len()
-    }
-
-    #[test]
-    fn a_lease_that_nothing_is_known_of_takes_no_memory() {
-        let registry = Arc::new(Registry::default());
-        let runs: Vec<_> = (0..3).map(|_| begin(&registry, "a", Admission::Guarded).unwrap()).collect();
-        drop(registry.close(key("b")).unwrap());
-        assert_eq!(entries(&registry), 1);
-        drop(runs);
-        assert_eq!(entries(&registry), 0);
-    }
-
-    #[test]
-    fn an_unconfirmed_lease_takes_no_command_until_it_is_destroyed() {
-        let registry = Arc::new(Registry::default());
-        begin(&registry, "a", Admission::Guarded).unwrap().mark_unconfirmed();
-        assert_eq!(begin(&registry, "a", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
-        assert!(begin(&registry, "b", Admission::Guarded).is_ok());
-        assert!(begin(&registry, "a", Admission::Always).is_ok());
-        let closing = registry.close(key("a")).unwrap();
-        assert!(closing.is_unconfirmed());
-        closing.destroyed();
-        drop(closing);
-        assert!(begin(&registry, "a", Admission::Guarded).is_ok());
-        assert_eq!(entries(&registry), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_release_is_the_only_one_stops_what_runs_and_waits_for_it() {
-        let registry = Arc::new(Registry::default());
-        let stop = Arc::<Stop>::default();
-        let run = registry.begin(key("a"), Admission::Always, stop.clone()).unwrap();
-        let other = begin(&registry, "b", Admission::Guarded).unwrap();
-        let closing = registry.close(key("a")).unwrap();
-        assert_eq!(registry.close(key("a")).unwrap_err(), Fault::ReleaseInProgress);
-        assert_eq!(begin(&registry, "a", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
-        let command = tokio::spawn(async move {
-            let reason = stop.stopped().await;
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            drop(run);
-            reason
-        });
-        let start = Instant::now();
-        closing.stop_running().await;
-        assert_eq!(start.elapsed(), Duration::from_secs(5));
-        assert_eq!(command.await.unwrap(), Reason::Cancelled);
-        drop(other);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_shutdown_stops_everything_and_waits_no_longer_than_it_may() {
-        let registry = Arc::new(Registry::default());
-        let stop = Arc::<Stop>::default();
-        let stubborn = registry.begin(key("a"), Admission::Guarded, stop.clone()).unwrap();
-        let start = Instant::now();
-        registry.shut_down(start + Duration::from_secs(8), start + Duration::from_secs(9)).await;
-        assert_eq!(start.elapsed(), Duration::from_secs(9));
-        assert_eq!(stop.stopped().await, Reason::Cancelled);
-        stop.out_of_time(start + Duration::from_secs(60)).await;
-        assert_eq!(begin(&registry, "b", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
-        drop(stubborn);
-        registry.shut_down(start, start).await;
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
     api::client::{Call, CallError, Client, ResourceId},
@@ -62,6 +62,20 @@ impl Termination {
             };
             sleep(delay.max(retry_after.unwrap_or_default().min(LONGEST_DELAY))).await;
             delay = (delay * 2).min(LONGEST_OWN_DELAY);
+        }
+    }
+
+    /// Asks until the deadline; an error says that nobody knows whether the tree is gone.
+    pub async fn confirm(
+        mut self,
+        client: &Client,
+        lease: &ResourceId,
+        process: &ResourceId,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        match timeout_at(deadline, self.run(client, lease, process)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(self.unconfirmed()),
         }
     }
 

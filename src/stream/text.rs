@@ -1,6 +1,8 @@
 //! Bytes of one stream → text, and text → what JavaScript takes. Owns UTF-8 across frames, the count of UTF-16 units,
 //! which all limits are in, and the two forms of a JavaScript string. How much text is kept, `tail` knows.
 
+use std::fmt::{self, Write as _};
+
 use encoding_rs::mem;
 
 /// Decodes one stream as the WHATWG decoder does, without removing a byte order mark: bytes that are no UTF-8 become
@@ -181,6 +183,16 @@ impl JsText {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl fmt::Display for JsText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latin1(bytes) => bytes.iter().try_for_each(|&byte| f.write_char(char::from(byte))),
+            Self::Utf16(units) => char::decode_utf16(units.iter().copied())
+                .try_for_each(|unit| f.write_char(unit.unwrap_or(char::REPLACEMENT_CHARACTER))),
+        }
     }
 }
 

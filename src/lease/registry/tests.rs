@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use super::*;
+
+fn key(lease_id: &str) -> LeaseKey {
+    LeaseKey {
+        company_id: "company".into(),
+        environment_id: "environment".into(),
+        api_url: "https://a.test".into(),
+        account: [0; 32],
+        lease_id: Some(lease_id.into()),
+    }
+}
+
+fn begin(registry: &Arc<Registry>, lease_id: &str, admission: Admission) -> Result<Running, Fault> {
+    registry.begin(key(lease_id), admission, Arc::default())
+}
+
+fn entries(registry: &Registry) -> usize {
+    registry.state().leases.len()
+}
+
+#[test]
+fn a_lease_that_nothing_is_known_of_takes_no_memory() {
+    let registry = Arc::new(Registry::default());
+    let runs: Vec<_> = (0..3).map(|_| begin(&registry, "a", Admission::Guarded).unwrap()).collect();
+    drop(registry.close(key("b")).unwrap());
+    assert_eq!(entries(&registry), 1);
+    drop(runs);
+    assert_eq!(entries(&registry), 0);
+}
+
+#[test]
+fn an_unconfirmed_lease_takes_no_command_until_it_is_destroyed() {
+    let registry = Arc::new(Registry::default());
+    begin(&registry, "a", Admission::Guarded).unwrap().mark_unconfirmed();
+    assert_eq!(begin(&registry, "a", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
+    assert!(begin(&registry, "b", Admission::Guarded).is_ok());
+    assert!(begin(&registry, "a", Admission::Always).is_ok());
+    let closing = registry.close(key("a")).unwrap();
+    assert!(closing.is_unconfirmed());
+    closing.destroyed();
+    drop(closing);
+    assert!(begin(&registry, "a", Admission::Guarded).is_ok());
+    assert_eq!(entries(&registry), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_the_only_one_stops_what_runs_and_waits_for_it() {
+    let registry = Arc::new(Registry::default());
+    let stop = Arc::<Stop>::default();
+    let run = registry.begin(key("a"), Admission::Always, stop.clone()).unwrap();
+    let other = begin(&registry, "b", Admission::Guarded).unwrap();
+    let closing = registry.close(key("a")).unwrap();
+    assert_eq!(registry.close(key("a")).unwrap_err(), Fault::ReleaseInProgress);
+    assert_eq!(begin(&registry, "a", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
+    let command = tokio::spawn(async move {
+        let reason = stop.stopped().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        drop(run);
+        reason
+    });
+    let start = Instant::now();
+    closing.stop_running().await;
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    assert_eq!(command.await.unwrap(), Reason::Cancelled);
+    drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_stops_everything_and_waits_no_longer_than_it_may() {
+    let registry = Arc::new(Registry::default());
+    let stop = Arc::<Stop>::default();
+    let stubborn = registry.begin(key("a"), Admission::Guarded, stop.clone()).unwrap();
+    let start = Instant::now();
+    registry.shut_down(start + Duration::from_secs(8), start + Duration::from_secs(9)).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(9));
+    assert_eq!(stop.stopped().await, Reason::Cancelled);
+    stop.out_of_time(start + Duration::from_secs(60)).await;
+    assert_eq!(begin(&registry, "b", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
+    drop(stubborn);
+    registry.shut_down(start, start).await;
+}
+
+#[test]
+fn a_lease_that_was_not_had_before_is_recovered_by_one_resume_alone() {
+    let registry = Arc::new(Registry::default());
+    let first = begin(&registry, "a", Admission::Resume).unwrap();
+    let second = begin(&registry, "a", Admission::Resume).unwrap();
+    let recovery = first.recover().unwrap().unwrap();
+    assert_eq!(second.recover().unwrap_err(), Fault::ResumeUnfinished);
+    assert_eq!(begin(&registry, "a", Admission::Guarded).unwrap_err(), Fault::LeaseClosing);
+    first.adopt();
+    drop(recovery);
+    assert!(second.recover().unwrap().is_none());
+    assert!(begin(&registry, "a", Admission::Guarded).is_ok());
+    second.disown();
+    drop((first, second));
+    assert_eq!(entries(&registry), 0);
+}
+
+#[test]
+fn a_lease_in_use_here_is_not_recovered() {
+    let registry = Arc::new(Registry::default());
+    let _command = begin(&registry, "a", Admission::Guarded).unwrap();
+    assert!(begin(&registry, "a", Admission::Resume).unwrap().recover().unwrap().is_none());
+}
+
+#[test]
+fn a_destroyed_lease_is_nobodys() {
+    let registry = Arc::new(Registry::default());
+    registry.adopt(&key("a"));
+    assert_eq!(entries(&registry), 1);
+    registry.close(key("a")).unwrap().destroyed();
+    assert_eq!(entries(&registry), 0);
+}
