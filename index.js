@@ -49,8 +49,11 @@ function parametersInvalid() {
 
 /** The error of an outcome that has a rejection. */
 function rejected({ rejection, output }) {
-  const { kind, message, status, operation, tries, attempts } = rejection;
-  const details = { operation: operation ?? null, tries, attempts: attempts.map(({ status, failure }) => (failure ? { failure } : { status })) };
+  const { kind, message, status, operation, tries, attempts, entry } = rejection;
+  const details = {
+    operation: operation ?? null, tries, attempts: attempts.map(({ status, failure }) => (failure ? { failure } : { status })),
+    ...(entry !== undefined && { entry }),
+  };
   return new CLASSES[kind](message, { details, status, output });
 }
 
@@ -129,9 +132,36 @@ function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
   return {
     command: optionalText(command) ?? "", args: words, cwd: optionalText(cwd), stdin: optionalText(stdin),
     envNames: variables.map(([name]) => name), envValues: variables.map(([, value]) => text(value)),
-    timeoutMs: timeoutMs == null ? undefined : typeof timeoutMs === "number" ? timeoutMs : NaN,
+    timeoutMs: optionalNumber(timeoutMs),
   };
 }
+
+/** An optional list, of which each item is an object. */
+function listOf(items, each) {
+  if (items == null) return [];
+  if (!Array.isArray(items) || !items.every(isObject)) throw parametersInvalid();
+  return items.map(each);
+}
+
+const optionalNumber = (value) => (value == null ? undefined : typeof value === "number" ? value : NaN);
+
+function mappingOf({ sourcePath, targetPath, kind, mode, exclude, followSymlinks }) {
+  const patterns = exclude ?? [];
+  if (typeof sourcePath !== "string" || typeof targetPath !== "string") throw parametersInvalid();
+  if (!Array.isArray(patterns) || !patterns.every((pattern) => typeof pattern === "string")) throw parametersInvalid();
+  return {
+    source: sourcePath, target: targetPath, kind: text(kind) ?? "", mode: optionalNumber(mode), exclude: patterns,
+    follow: Boolean(followSymlinks),
+  };
+}
+
+function postUploadOf({ command, cwd, timeoutMs }) {
+  if (typeof command !== "string") throw parametersInvalid();
+  return { command, cwd: optionalText(cwd), timeoutMs: optionalNumber(timeoutMs) };
+}
+
+const operationOf = ({ files, postUploadCommands }) =>
+  ({ files: listOf(files, mappingOf), commands: listOf(postUploadCommands, postUploadOf) });
 
 function integer(name, value, fallback, least, most) {
   if (value === undefined) return fallback;
@@ -323,6 +353,30 @@ function leaseScopeOf(params) {
   return scopeOf(params, params.lease.providerLeaseId, params.lease.metadata);
 }
 
+/** Tells `warn` what did not travel, in the async context of the call. */
+function warned(warn, { skipped, skippedMore }) {
+  if (!warn) return;
+  for (const { entry, reason } of skipped) warn(`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason });
+  if (skippedMore > 0) warn(`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore });
+}
+
+/** Moves files, whichever way. */
+async function synced(caller, provider, params, out, warn, signal) {
+  const { operations } = await settled(caller, async () => {
+    if (warn != null && typeof warn !== "function") throw parametersInvalid();
+    const scope = leaseScopeOf(params);
+    if (!Array.isArray(params.operations)) throw parametersInvalid();
+    const batch = listOf(params.operations, operationOf);
+    const outcome = await run((stop) => provider.sync(scope, batch, surroundings(), out, stop), signal);
+    warned(warn, outcome);
+    return outcome;
+  });
+  return {
+    operations: operations.map(({ files, bytes }, i) =>
+      ({ operationId: params.operations[i].operationId, filesTransferred: files, bytesTransferred: bytes })),
+  };
+}
+
 class CreateosProvider {
   #native;
 
@@ -390,6 +444,14 @@ class CreateosProvider {
   async realizeWorkspace(params) {
     const { workspace } = await settled(this.realizeWorkspace, () => this.#native.realize(leaseScopeOf(params)));
     return { cwd: workspace, metadata: { provider: "createos", remoteCwd: workspace } };
+  }
+
+  syncIn(params, warn, signal) {
+    return synced(this.syncIn, this.#native, params, false, warn, signal);
+  }
+
+  syncOut(params, warn, signal) {
+    return synced(this.syncOut, this.#native, params, true, warn, signal);
   }
 
   async health() {

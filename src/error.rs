@@ -65,6 +65,48 @@ impl Failure {
     }
 }
 
+/// Why a file of the host could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostFault {
+    #[error("a file or directory does not exist")]
+    NotFound,
+    #[error("a file may not be read or written")]
+    Forbidden,
+    #[error("no space is left")]
+    Full,
+    #[error("a name is too long or cannot be used")]
+    NameInvalid,
+    #[error("the source is no regular file")]
+    NotAFile,
+    #[error("the source is no directory")]
+    NotADirectory,
+    #[error("a file or directory is in the way of another kind")]
+    InTheWay,
+    #[error("a file became shorter while it was read")]
+    Changed,
+    /// Never told: what ended the transfer is.
+    #[error("nobody reads what is sent")]
+    NobodyReads,
+    #[error("a file could not be read or written")]
+    Other,
+}
+
+impl From<&std::io::Error> for HostFault {
+    fn from(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::Forbidden,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full,
+            ErrorKind::InvalidFilename => Self::NameInvalid,
+            ErrorKind::NotADirectory => Self::NotADirectory,
+            ErrorKind::IsADirectory | ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => Self::InTheWay,
+            ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
@@ -72,7 +114,7 @@ pub enum Attempt {
     Failure(Failure),
 }
 
-/// What was tried before an error was given up to. Holds no text of an endpoint.
+/// What was tried before an error was given up to. Holds no text that an endpoint sent as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     pub operation: Option<Operation>,
@@ -80,6 +122,8 @@ pub struct Details {
     pub tries: u32,
     /// The last [`Details::KEPT`] attempts, oldest first.
     pub attempts: Vec<Attempt>,
+    /// The entry of a directory or an archive that it is about.
+    pub entry: Option<String>,
 }
 
 impl Details {
@@ -211,6 +255,35 @@ pub enum Fault {
     WorkspaceForeign,
     #[error("CreateOS command probe failed.")]
     ProbeFailed,
+
+    // File transfers
+    #[error("CreateOS transfer requires a confined absolute sandbox path.")]
+    RemotePathUnconfined,
+    #[error("CreateOS transfer path escapes the workspace.")]
+    RemotePathEscapes,
+    #[error("CreateOS transfer requires an absolute host path.")]
+    HostPathRelative,
+    #[error("Unsupported CreateOS transfer kind.")]
+    TransferKind,
+    #[error("Invalid CreateOS file mode.")]
+    ModeInvalid,
+    #[error("Invalid CreateOS transfer timeout.")]
+    TransferTimeout,
+    #[error("Outbound CreateOS transfers cannot run post-upload commands.")]
+    OutboundCommands,
+    #[error(
+        "CreateOS does not support followSymlinks for host directory uploads; stage files inside the source directory and \
+         omit this option."
+    )]
+    FollowUnsupported,
+    #[error("CreateOS transfer command failed.")]
+    TransferCommand,
+    #[error("CreateOS archive contains unsafe entries or exceeds the extraction limit.")]
+    ArchiveUnsafe,
+    #[error("CreateOS archive destination cannot be a symlink.")]
+    ArchiveDestination,
+    #[error("CreateOS transfer failed on the host: {0}.")]
+    HostFile(HostFault),
 
     /// Not one of the package's errors but a `RangeError`: a URL whose pacing was fixed by an earlier client.
     #[error("pacing for this apiUrl is already set to {requests_per_minute} requests per minute in bursts of {burst}")]

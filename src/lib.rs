@@ -11,7 +11,8 @@
 //! 4. [`stream`]: bytes → lines → frames → sequence → text → tail. Pure.
 //! 5. [`process`]: one command. Its script, its output over many connections, its early end, its cleanup.
 //! 6. [`lease`]: who holds which sandbox, and what runs on it.
-//! 7. `binding`: the only code that knows Node.js; `index.js` and `index.d.ts` are what users see of it.
+//! 7. [`sync`]: files and directories, in and out.
+//! 8. `binding`: the only code that knows Node.js; `index.js` and `index.d.ts` are what users see of it.
 //!
 //! The core needs no Node.js: it is tested, fuzzed and measured as an ordinary library.
 
@@ -24,3 +25,4 @@ pub mod error;
 pub mod lease;
 pub mod process;
 pub mod stream;
+pub mod sync;

@@ -88,6 +88,8 @@ pub enum Payload {
     None,
     Json(Value),
     Bytes(Vec<u8>),
+    /// Sent as it comes, and only once: nobody has it a second time.
+    Stream(Body),
 }
 
 impl Call {
@@ -277,6 +279,7 @@ impl Client {
             Payload::None => return Ok(request),
             Payload::Json(value) => ("application/json", Body::from(value.to_string())),
             Payload::Bytes(bytes) => ("application/octet-stream", Body::from(bytes)),
+            Payload::Stream(body) => ("application/octet-stream", body),
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         *request.body_mut() = Some(body);

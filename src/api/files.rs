@@ -43,6 +43,18 @@ impl Client {
         self.send(call).await.map(drop).map_err(|error| error.into_error(TRANSFER))
     }
 
+    /// Writes a file whose content is not all there yet, on a connection of its own.
+    pub async fn upload_stream(&self, id: &ResourceId, path: &str, content: reqwest::Body) -> Result<(), Error> {
+        let call = Call::new(reqwest::Method::PUT, TRANSFER, file(id, path)).alone();
+        let call = Call { payload: Payload::Stream(content), ..call };
+        self.send(call).await.map(drop).map_err(|error| error.into_error(TRANSFER))
+    }
+
+    /// Reads a file; its content comes as it is read.
+    pub async fn download(&self, id: &ResourceId, path: &str) -> Result<reqwest::Response, Error> {
+        self.send(Call::get(TRANSFER, file(id, path))).await.map_err(|error| error.into_error(TRANSFER))
+    }
+
     /// Runs a command that ends soon, without a process of its own.
     pub async fn exec(&self, id: &ResourceId, cmd: &str, args: &[&str]) -> Result<OneShot, Error> {
         let call = Call::post(COMMAND, format!("/sandboxes/{id}/exec")).json(json!({"cmd": cmd, "args": args}));

@@ -53,7 +53,7 @@ pub fn shell_quote(value: String) -> Result<String, Thrown> {
 #[napi]
 #[derive(Default)]
 pub struct NativeStop {
-    inner: Arc<Stop>,
+    pub(super) inner: Arc<Stop>,
 }
 
 #[napi]

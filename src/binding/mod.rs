@@ -1,6 +1,6 @@
 //! The only code that knows Node-API: [`input`] turns what `index.js` passes into the core's types, [`outcome`] turns
 //! what came of it back, [`log`] delivers live output, [`teardown`] ends what a worker thread leaves behind. What the
-//! addon exports is in [`exports`] and [`lifecycle`]. Nothing here throws for a command: promises resolve with an outcome,
+//! addon exports is in [`exports`], [`lifecycle`] and [`sync`]. Nothing here throws for a command: promises resolve with an outcome,
 //! out of which `index.js` makes the package's errors, with a stack that starts at the caller.
 
 mod exports;
@@ -8,4 +8,5 @@ mod input;
 mod lifecycle;
 mod log;
 mod outcome;
+mod sync;
 mod teardown;

@@ -69,6 +69,12 @@ pub struct NativeOutput {
     pub truncated: bool,
 }
 
+impl From<Captured> for NativeOutput {
+    fn from(Captured { stdout, stderr, truncated }: Captured) -> Self {
+        Self { stdout: NativeText(stdout), stderr: NativeText(stderr), truncated }
+    }
+}
+
 #[napi(object, object_from_js = false)]
 pub struct NativeAttempt {
     pub status: Option<u32>,
@@ -85,6 +91,7 @@ pub struct NativeRejection {
     pub operation: Option<String>,
     pub tries: u32,
     pub attempts: Vec<NativeAttempt>,
+    pub entry: Option<String>,
 }
 
 impl From<Error> for NativeRejection {
@@ -101,6 +108,7 @@ impl From<Error> for NativeRejection {
             operation: error.details.operation.map(|operation| operation.to_string()),
             tries: error.details.tries,
             attempts: error.details.attempts.into_iter().map(NativeAttempt::from).collect(),
+            entry: error.details.entry,
         }
     }
 }
@@ -134,8 +142,7 @@ impl NativeOutcome {
     }
 
     pub fn of_command(ended: Ended, captured: Captured) -> Self {
-        let Captured { stdout, stderr, truncated } = captured;
-        let output = NativeOutput { stdout: NativeText(stdout), stderr: NativeText(stderr), truncated };
+        let output = NativeOutput::from(captured);
         let mut outcome = match ended.outcome {
             Ok(Outcome::Exited(exit)) => Self {
                 exit_code: exit.code,
