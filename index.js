@@ -272,14 +272,19 @@ class CreateosClient {
 
 // --- Commands and leases --------------------------------------------------------------------------------------------
 
+/** Reports what a caller's own function threw. */
+function complain(what, error, code, more = "") {
+  const reason = error instanceof Error ? `${error.name}: ${error.message}` : "a value that is no error";
+  process.emitWarning(`${what} (${reason}).${more}`, { code });
+}
+
 /** The caller's log function as the addon calls it: in the async context of the call, and never throwing. */
 function deliverer(log) {
   let warned = false;
   const warn = (error) => {
     if (warned) return;
     warned = true;
-    const reason = error instanceof Error ? `${error.name}: ${error.message}` : "a value that is no error";
-    process.emitWarning(`A CreateOS log callback failed (${reason}). Its command goes on, and so do its log calls.`, { code: "CREATEOS_LOG_CALLBACK" });
+    complain("A CreateOS log callback failed", error, "CREATEOS_LOG_CALLBACK", " Its command goes on, and so do its log calls.");
   };
   // Calls from native code have no async context of their own on Node.js 24 and newer.
   return AsyncResource.bind((stream, chunk) => {
@@ -353,11 +358,15 @@ function leaseScopeOf(params) {
   return scopeOf(params, params.lease.providerLeaseId, params.lease.metadata);
 }
 
-/** Tells `warn` what did not travel, in the async context of the call. */
-function warned(warn, { skipped, skippedMore }) {
+/** Tells `warn` what did not travel, in the async context of the call. A `warn` that throws undoes nothing. */
+function tell(warn, { skipped, skippedMore }) {
   if (!warn) return;
-  for (const { entry, reason } of skipped) warn(`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason });
-  if (skippedMore > 0) warn(`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore });
+  try {
+    for (const { entry, reason } of skipped) warn(`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason });
+    if (skippedMore > 0) warn(`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore });
+  } catch (error) {
+    complain("A CreateOS warning callback failed", error, "CREATEOS_WARN_CALLBACK");
+  }
 }
 
 /** Moves files, whichever way. */
@@ -368,7 +377,7 @@ async function synced(caller, provider, params, out, warn, signal) {
     if (!Array.isArray(params.operations)) throw parametersInvalid();
     const batch = listOf(params.operations, operationOf);
     const outcome = await run((stop) => provider.sync(scope, batch, surroundings(), out, stop), signal);
-    warned(warn, outcome);
+    tell(warn, outcome);
     return outcome;
   });
   return {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::client::{Client, ResourceId, within},
-    error::{Attempt, Error, Failure, Fault, HostFault, Operation},
+    error::{Attempt, Details, Error, Failure, Fault, HostFault, Operation},
     lease::WORKSPACE,
     process::{
         execute::{Outcome, execute},
@@ -299,7 +299,7 @@ impl Transfer<'_> {
         let captured = output.into_captured();
         let error = match ended.outcome {
             Ok(Outcome::Exited(Exit { code: Some(0.0), .. })) => return Ok(captured.stdout.to_string()),
-            Ok(_) => Fault::TransferCommand.into(),
+            Ok(_) => Error::new(Fault::TransferCommand, Details::new(Operation::WorkspaceCommand)),
             Err(error) => error,
         };
         self.output = ended.process.map(|_| captured);
