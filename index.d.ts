@@ -63,6 +63,8 @@ export interface ErrorDetails {
     | { readonly status: number }
     | { readonly failure: "dns" | "refused" | "reset" | "tls" | "timeout" | "protocol" }
   >;
+  /** Of a directory's sync: the entry that it failed at, a path in the directory or as an archive tells it. */
+  readonly entry?: string;
 }
 
 /** What a command had printed. */
@@ -214,6 +216,76 @@ export interface RealizeWorkspaceResult {
   metadata: { provider: "createos"; remoteCwd: string };
 }
 
+/** The SDK's `PluginSyncFileMapping`: a file or a directory and where it goes. */
+export interface SyncMapping {
+  /** In: an absolute path of the host. Out: an absolute path in the sandbox's workspace. */
+  sourcePath: string;
+  /** The other way round. */
+  targetPath: string;
+  kind: "file" | "directory";
+  /**
+   * Exactly this mode at the target, from 0 to 0o777. Default: in, the file's own, or 0o755 for a directory; out, 0o600 for a
+   * file, and for a directory 0o700 if it is new. What is in a directory keeps its modes, without set-ID bits.
+   */
+  mode?: number;
+  /**
+   * What of a directory stays behind, with everything in it. One grammar for both directions: a pattern is matched with whole
+   * parts of a path at any depth, so `node_modules` is every entry of that name and `a/b` every `b` in an `a`. `/` or `./` in
+   * front ties it to the directory's root, `/` at the end to directories. `*` is any run of characters in a part, also one that
+   * begins with a dot, `?` one character, `[a-z]` and `[!a-z]` one of a set or none of it, `**` any number of parts, `{a,b}`
+   * either; a backslash takes the meaning from what follows.
+   */
+  exclude?: string[];
+  /** Out: what links in the sandbox lead to instead of the links. In: refused for directories. */
+  followSymlinks?: boolean;
+  /** Accepted and without effect. */
+  access?: "rw" | "ro";
+  /** Accepted and without effect. */
+  writablePath?: string;
+}
+
+/** The SDK's `PluginPostUploadCommand`. */
+export interface PostUploadCommand {
+  /** Run by `bash -c`, exactly as it is. */
+  command: string;
+  /** An absolute path in the workspace, which is the default. */
+  cwd?: string;
+  /** Milliseconds, an integer from 1 to 86,400,000; `config.timeoutMs` for the whole sync bounds it all the same. */
+  timeoutMs?: number;
+}
+
+/** The SDK's `PluginSyncOperation`. */
+export interface SyncOperation {
+  operationId: string;
+  files: SyncMapping[];
+  /** In only: run in order once the files are there. The first that fails ends the sync. */
+  postUploadCommands?: PostUploadCommand[];
+}
+
+/** The SDK's `PluginEnvironmentSyncInParams` and `PluginEnvironmentSyncOutParams`. */
+export interface SyncParams extends ScopeParams {
+  lease: Lease;
+  operations: SyncOperation[];
+}
+
+/** The SDK's `PluginEnvironmentSyncResult`. */
+export interface SyncResult {
+  operations: Array<{
+    operationId: string;
+    /** Regular files, each once however many names it has. */
+    filesTransferred: number;
+    /** Bytes of files, and of the archives that directories travelled as. */
+    bytesTransferred: number;
+  }>;
+}
+
+/**
+ * Is told what of a directory did not travel though nobody excluded it, before the call settles and in its async context: links
+ * to absolute paths on their way out, sockets, FIFOs and devices on their way in. The first hundred by name, the rest by
+ * number. A plugin passes its logger's `warn`.
+ */
+export type Warn = (message: string, facts: { entry?: string; reason?: string; more?: number }) => unknown;
+
 /** The SDK's `PluginHealthDiagnostics`. */
 export interface Health {
   /** `degraded` while there are leases that must be destroyed, `error` after a shutdown. */
@@ -331,6 +403,22 @@ export class CreateosProvider {
    * `params.timeoutMs`, or else `config.timeoutMs`, always bounds it, and a signal as well.
    */
   execute(params: ExecuteParams, log?: Log | null, signal?: AbortSignal | null): Promise<ExecuteResult>;
+
+  /**
+   * Moves files and directories of the host into a lease's workspace, then runs the operation's commands. The whole batch is
+   * checked before anything travels, and every target in the sandbox again right before it is written. Directories travel as
+   * one archive, streamed, links as links. A new target appears whole; an existing directory gets the entries.
+   *
+   * Counts as running on its lease: a release cancels it and waits for it. `config.timeoutMs` bounds all of it.
+   */
+  syncIn(params: SyncParams, warn?: Warn | null, signal?: AbortSignal | null): Promise<SyncResult>;
+
+  /**
+   * Moves files and directories of a lease's workspace to the host. An archive is checked as it comes, into a directory that
+   * nobody else can enter; nothing is at its place before all of it was found to be safe, and nothing is there that has not
+   * its mode. An existing directory gets the entries one by one, never through a link.
+   */
+  syncOut(params: SyncParams, warn?: Warn | null, signal?: AbortSignal | null): Promise<SyncResult>;
 
   /** Gives a lease back, as the module's {@link release} does. */
   release(params: ReleaseParams, destroy: boolean): Promise<void>;

@@ -410,7 +410,7 @@ class CreateosProvider {
     try {
       return { ok: true, normalizedConfig: parseConfig(config) };
     } catch (error) {
-      return { ok: false, errors: [error.message] };
+      return { ok: false, errors: [/** @type {Error} */ (error).message] };
     }
   }
 

@@ -1,5 +1,6 @@
 // Wiring for the tests of leases and syncs: a provider with an emulator behind it, as a host would call it, and files on
 // both sides. What is right or wrong is the tests' business.
+import { execFileSync } from "node:child_process";
 import { lstat, mkdtemp, readFile, readdir, readlink, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -76,7 +77,10 @@ export class Host {
 /** A directory of the test's own. */
 export async function temporary(t) {
   const directory = await mkdtemp(path.join(os.tmpdir(), "createos-sync-test-"));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.after(() => {
+    execFileSync("chmod", ["-R", "u+rwX", directory]);
+    return rm(directory, { recursive: true, force: true });
+  });
   return directory;
 }
 

@@ -20,7 +20,7 @@ use crate::{
         WORKSPACE,
         acquire::Acquired,
         probe,
-        provider::{Released, Scope, Surroundings},
+        provider::{Scope, Surroundings},
         resume::{Claims, Resumed},
     },
     process::stop::Stop,
@@ -130,14 +130,18 @@ impl NativeProvider {
         surroundings: NativeSurroundings,
         destroy: bool,
     ) -> napi::Result<PromiseRaw<'env, NativeReleased>> {
-        let (provider, scope) = (self.inner.clone(), Scope::from(scope));
+        // Now, and not when the runtime gets to it: what is called next finds the lease closing.
+        let closed = self.inner.close(&scope.into(), &surroundings.into());
         let release = async move {
-            let state = |released| match released {
-                Released::Stopped => "stopped".to_owned(),
-                Released::Destroyed => "destroyed".to_owned(),
+            let released = match closed {
+                Ok(Some(release)) => release.finish(destroy).await.map(Some),
+                Ok(None) => Ok(None),
+                Err(fault) => Err(fault.into()),
             };
-            Ok(match provider.release(&scope, &surroundings.into(), destroy).await {
-                Ok(released) => NativeReleased { rejection: None, state: released.map(state) },
+            Ok(match released {
+                Ok(released) => {
+                    NativeReleased { rejection: None, state: released.map(|state| state.as_str().to_owned()) }
+                }
                 Err(error) => NativeReleased { rejection: Some(error.into()), state: None },
             })
         };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::registry::{Admission, LeaseKey, Registry, Running};
+use super::registry::{Admission, Closing, LeaseKey, Registry, Running};
 use crate::{
     api::{
         client::{Client, Options, ResourceId},
@@ -55,6 +55,15 @@ pub enum Released {
     Destroyed,
 }
 
+impl Released {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Destroyed => "destroyed",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Provider {
     pub registry: Arc<Registry>,
@@ -88,6 +97,39 @@ impl Scope {
     }
 }
 
+/// A release in progress.
+pub struct Release {
+    client: Arc<Client>,
+    closing: Closing,
+    lease_id: String,
+}
+
+impl Release {
+    /// Stops what runs on the lease, then deletes its sandbox, or pauses it to be used again.
+    pub async fn finish(self, destroy: bool) -> Result<Released, Error> {
+        let Self { client, closing, lease_id } = self;
+        closing.stop_running().await;
+        let id = ResourceId::parse(&lease_id)?;
+        let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
+        if destroy || !client.config.reuse_lease {
+            client.destroy_sandbox(&id, deadline).await?;
+            closing.destroyed();
+            return Ok(Released::Destroyed);
+        }
+        if closing.is_unconfirmed() {
+            return Err(Fault::ReuseUnconfirmed.into());
+        }
+        match client.reach(&id, Desired::Paused, deadline).await {
+            // Nothing is left to pause.
+            Err(error) if error.status() == Some(404) => {
+                closing.destroyed();
+                Ok(Released::Destroyed)
+            }
+            result => result.map(|()| Released::Stopped),
+        }
+    }
+}
+
 impl Provider {
     pub fn new(options: Options) -> Self {
         Self { registry: Arc::default(), options }
@@ -112,39 +154,15 @@ impl Provider {
         self.registry.begin(scope.key(client, Some(lease_id)), Admission::Always, stop.clone())
     }
 
-    /// Gives a lease back: stops what runs on it, then deletes its sandbox, or pauses it to be used again. None without a
-    /// lease.
-    pub async fn release(
-        &self,
-        scope: &Scope,
-        surroundings: &Surroundings,
-        destroy: bool,
-    ) -> Result<Option<Released>, Error> {
+    /// Begins to give a lease back: from now on nothing starts on it. None without a lease.
+    pub fn close(&self, scope: &Scope, surroundings: &Surroundings) -> Result<Option<Release>, Fault> {
         if scope.lease_id.is_none() {
             return Ok(None);
         }
         let (lease_id, config) = scope.own(Fault::LeaseForeign)?;
         let client = self.client(config, surroundings)?;
         let closing = self.registry.close(scope.key(&client, Some(lease_id)))?;
-        closing.stop_running().await;
-        let id = ResourceId::parse(lease_id)?;
-        let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
-        if destroy || !client.config.reuse_lease {
-            client.destroy_sandbox(&id, deadline).await?;
-            closing.destroyed();
-            return Ok(Some(Released::Destroyed));
-        }
-        if closing.is_unconfirmed() {
-            return Err(Fault::ReuseUnconfirmed.into());
-        }
-        match client.reach(&id, Desired::Paused, deadline).await {
-            // Nothing is left to pause.
-            Err(error) if error.status() == Some(404) => {
-                closing.destroyed();
-                Ok(Some(Released::Destroyed))
-            }
-            result => result.map(|()| Some(Released::Stopped)),
-        }
+        Ok(Some(Release { client, closing, lease_id: lease_id.to_owned() }))
     }
 
     /// Cancels all commands and refuses new ones. Resolves within ten seconds.

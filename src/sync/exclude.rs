@@ -60,7 +60,9 @@ impl Exclude {
         self.patterns.iter().any(|pattern| {
             let starts = if pattern.anchored { 0..1 } else { 0..parts.len() };
             (is_directory || !pattern.directories)
-                && starts.into_iter().any(|start| matches(&pattern.parts, &parts[start..], Part::matches))
+                && starts
+                    .into_iter()
+                    .any(|start| matches(&pattern.parts, &parts[start..], |part, name| part.matches(name)))
         })
     }
 
@@ -138,7 +140,7 @@ impl Wild for Token {
 }
 
 impl Part {
-    fn matches(&self, name: &Vec<char>) -> bool {
+    fn matches(&self, name: &[char]) -> bool {
         match self {
             Self::Glob(tokens) => matches(tokens, name, Token::matches),
             Self::Parts => true,

@@ -237,7 +237,11 @@ impl Transfer<'_> {
         let (bytes, (staging, root, target, unpacked)) = match (received, unpacked) {
             (Ok(bytes), Ok(unpacked)) => (bytes, unpacked),
             (received, Ok((staging, ..))) => {
-                blocking(move || Ok(drop(staging))).await?;
+                blocking(move || {
+                    drop(staging);
+                    Ok(())
+                })
+                .await?;
                 return Err(received.map_or_else(|error| error, |_| cut()));
             }
             (Err(error), Err(unpacked)) if unpacked.fault == Fault::HostFile(HostFault::NobodyReads) => {

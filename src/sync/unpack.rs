@@ -221,10 +221,8 @@ impl<R: Read> Unpacker<'_, R> {
             let failed = |error: io::Error| host::failed(&error, Some(path));
             let at = self.root.join(host::path_of(path).map_err(failed)?);
             let Some(target) = target_of(&at).map_err(failed)? else { continue };
-            if !target.starts_with(b"/") {
-                if self.leads_out(path, &target).map_err(failed)? {
-                    return Err(refused(Bad::Unsafe(Some(path.clone()))));
-                }
+            if !target.starts_with(b"/") && self.leads_out(path, &target).map_err(failed)? {
+                return Err(refused(Bad::Unsafe(Some(path.clone()))));
             }
         }
         for path in &self.links {

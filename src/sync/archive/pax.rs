@@ -15,8 +15,7 @@ impl Records {
     pub fn parse(mut bytes: &[u8]) -> Result<Self, Malformed> {
         let mut records = Self::default();
         while !bytes.is_empty() {
-            let (key, value, rest) = record(bytes)?;
-            bytes = rest;
+            let (key, value) = take_record(&mut bytes)?;
             if key.starts_with(b"GNU.sparse.") {
                 return Err(Malformed);
             }
@@ -35,13 +34,15 @@ impl Records {
     }
 }
 
-fn record(bytes: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Malformed> {
+/// The key and the value of the first record, which is taken off.
+fn take_record<'a>(bytes: &mut &'a [u8]) -> Result<(&'a [u8], &'a [u8]), Malformed> {
     let space = bytes.iter().position(|&byte| byte == b' ').ok_or(Malformed)?;
     let length = usize::try_from(decimal(&bytes[..space])?).map_err(|_| Malformed)?;
     let (record, rest) = bytes.split_at_checked(length).ok_or(Malformed)?;
     let body = record.get(space + 1..).and_then(|body| body.strip_suffix(b"\n")).ok_or(Malformed)?;
     let equals = body.iter().position(|&byte| byte == b'=').ok_or(Malformed)?;
-    Ok((&body[..equals], &body[equals + 1..], rest))
+    *bytes = rest;
+    Ok((&body[..equals], &body[equals + 1..]))
 }
 
 fn name(value: &[u8]) -> Result<Vec<u8>, Malformed> {
