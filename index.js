@@ -115,7 +115,8 @@ function scopeOf({ companyId, environmentId, config }, leaseId, metadata) {
 
 function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
   const words = args ?? [];
-  if (!Array.isArray(words) || !words.every((word) => typeof word === "string") || (env != null && !isObject(env))) {
+  // Copied: of an array with holes `every` sees only what is there.
+  if (!Array.isArray(words) || ![...words].every((word) => typeof word === "string") || (env != null && !isObject(env))) {
     throw parametersInvalid();
   }
   const variables = Object.entries(env ?? {});
