@@ -50,7 +50,7 @@ export class Endpoint {
       ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
       redirect: "manual",
     });
-    const answer = await response.json().catch(() => null);
+    const answer = /** @type {any} */ (await response.json().catch(() => null));
     return { status: response.status, data: answer?.data ?? null };
   }
 
