@@ -78,7 +78,7 @@ describe("the end of a command", async () => {
     await provider.release(mine.held(), true);
     await ended;
     assert.deepEqual(pids.filter(lives), []);
-    assert.equal(await mine.state(), undefined);
+    assert.equal(await mine.state(), "destroyed");
   });
 
   test("the environment's timeout is the deadline where the command has none", async () => {
