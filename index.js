@@ -142,9 +142,10 @@ function group(name, value) {
 }
 
 function optionsOf(options) {
-  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs } = group("options", options);
+  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs, stageScript = "large" } = group("options", options);
   const { requestsPerMinute, burst } = pacing === false ? {} : group("pacing", pacing);
   const { attempts, delayMs } = group("reconnect", reconnect);
+  if (stageScript !== "large" && stageScript !== "always") throw new RangeError('stageScript must be "large" or "always"');
   const DAY = 86_400_000;
   return {
     ...(pacing !== false && {
@@ -155,6 +156,7 @@ function optionsOf(options) {
     reconnectDelayMs: integer("reconnect.delayMs", delayMs, 250, 0, DAY),
     idleTimeoutMs: integer("idleTimeoutMs", idleTimeoutMs, 300_000, 0, DAY),
     cleanupTimeoutMs: integer("cleanupTimeoutMs", cleanupTimeoutMs, 15_000, 1, DAY),
+    alwaysStageScript: stageScript === "always",
   };
 }
 

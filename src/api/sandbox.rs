@@ -127,10 +127,11 @@ impl Client {
         self.send(call).await.map(drop).map_err(|error| error.into_error(operation))
     }
 
-    /// Removes a file by a one-shot command, since the files API has no deletion.
-    pub async fn remove_file(&self, id: &ResourceId, path: &str) -> Result<Map<String, Value>, CallError> {
+    /// Removes files by a one-shot command, since the files API has no deletion.
+    pub async fn remove_files(&self, id: &ResourceId, paths: &[String]) -> Result<Map<String, Value>, CallError> {
+        let args: Vec<&str> = ["-f", "--"].into_iter().chain(paths.iter().map(String::as_str)).collect();
         let call = Call::post(Operation::WorkspaceCommand, format!("/sandboxes/{id}/exec"))
-            .json(json!({"cmd": "/bin/rm", "args": ["-f", "--", path]}));
+            .json(json!({"cmd": "/bin/rm", "args": args}));
         self.data(Call { priority: Priority::Cleanup, ..call }).await
     }
 }
