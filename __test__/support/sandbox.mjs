@@ -50,24 +50,14 @@ class Sandbox extends Environment {
     this.id = id;
   }
 
-  /** `undefined` once it is gone. */
+  /** As the endpoint says. */
   async state() {
     return (await this.host.call("GET", `/sandboxes/${this.id}`))?.status;
-  }
-
-  async processes() {
-    return (await this.host.call("GET", `/sandboxes/${this.id}/processes`)).processes;
   }
 
   /** The requests that concerned this sandbox. */
   requests(route) {
     return this.host.emulator.requests.filter((request) => request.path.includes(this.id) && (!route || request.route === route));
-  }
-
-  /** A file's text in the sandbox, `null` if there is none. */
-  async file(path) {
-    const { stdout, exitCode } = await this.run({ command: "cat", args: [path] });
-    return exitCode === 0 ? stdout : null;
   }
 }
 

@@ -27,11 +27,11 @@ function formsOf(value) {
   const forms = {
     inspected: inspect(value),
     "deeply inspected": inspect(value, { showHidden: true, depth: Infinity, getters: true, maxArrayLength: null }),
-    string: String(value),
   };
   if (!(value instanceof Error)) return forms;
   return {
     ...forms,
+    string: String(value),
     raw: inspect(value, { showHidden: true, depth: Infinity, customInspect: false }),
     JSON: JSON.stringify(value),
     property: JSON.stringify(everything(value)),

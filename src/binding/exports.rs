@@ -159,24 +159,25 @@ impl NativeProvider {
         surroundings: NativeSurroundings,
         destroy: bool,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let (provider, scope) = (self.inner.clone(), Scope::from(scope));
-        let release = async move {
-            match provider.release(&scope, &surroundings.into(), destroy).await {
-                Ok(()) => Ok(NativeOutcome::default()),
-                Err(error) => Ok(NativeOutcome::rejected(error)),
-            }
-        };
-        env.spawn_future(release)
+        // At once: a command that is started after this call must find the lease closing.
+        let release = self.inner.close(&Scope::from(scope), &surroundings.into());
+        env.spawn_future(async move {
+            let released = match release {
+                Ok(Some(release)) => release.run(destroy).await,
+                Ok(None) => Ok(()),
+                Err(fault) => Err(fault.into()),
+            };
+            Ok(released.map_or_else(NativeOutcome::rejected, |()| NativeOutcome::default()))
+        })
     }
 
     #[napi]
     pub fn shutdown<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let provider = self.inner.clone();
-        let shut_down = async move {
-            provider.shut_down().await;
+        let shut_down = self.inner.shut_down();
+        env.spawn_future(async move {
+            shut_down.await;
             Ok(NativeOutcome::default())
-        };
-        env.spawn_future(shut_down)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::registry::{Admission, LeaseKey, Registry, Running};
+use super::registry::{Admission, Closing, LeaseKey, Registry, Running};
 use crate::{
     api::{
         client::{Client, Options, ResourceId},
@@ -105,16 +105,42 @@ impl Provider {
         self.registry.begin(scope.key(client, lease_id), Admission::Always, stop.clone())
     }
 
-    /// Gives a lease back: stops what runs on it, then deletes its sandbox, or pauses it to be used again.
-    pub async fn release(&self, scope: &Scope, surroundings: &Surroundings, destroy: bool) -> Result<(), Error> {
+    /// Begins to give a lease back: from now on no command starts on it. `None` if there is no lease.
+    pub fn close(&self, scope: &Scope, surroundings: &Surroundings) -> Result<Option<Release>, Fault> {
         if scope.lease_id.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let (lease_id, config) = scope.own(Fault::LeaseForeign)?;
         let client = self.client(config, surroundings)?;
         let closing = self.registry.close(scope.key(&client, lease_id))?;
+        Ok(Some(Release { client, lease_id: lease_id.to_owned(), closing }))
+    }
+
+    /// Cancels all commands and refuses new ones, both at once; the future resolves when they have ended, and within ten
+    /// seconds.
+    pub fn shut_down(&self) -> impl Future<Output = ()> + Send + use<> {
+        let now = Instant::now();
+        self.registry.shut_down(now + SHUTDOWN_CLEANUP, now + SHUTDOWN)
+    }
+
+    fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
+        Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref()).map(Arc::new)
+    }
+}
+
+/// A lease that is being given back.
+pub struct Release {
+    client: Arc<Client>,
+    lease_id: String,
+    closing: Closing,
+}
+
+impl Release {
+    /// Stops what runs on the lease, then deletes its sandbox, or pauses it to be used again.
+    pub async fn run(self, destroy: bool) -> Result<(), Error> {
+        let Self { client, lease_id, closing } = self;
         closing.stop_running().await;
-        let id = ResourceId::parse(lease_id)?;
+        let id = ResourceId::parse(&lease_id)?;
         let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
         if destroy || !client.config.reuse_lease {
             client.destroy_sandbox(&id, deadline).await?;
@@ -129,15 +155,5 @@ impl Provider {
             Err(error) if error.status() == Some(404) => Ok(()),
             result => result,
         }
-    }
-
-    /// Cancels all commands and refuses new ones. Resolves within ten seconds.
-    pub async fn shut_down(&self) {
-        let now = Instant::now();
-        self.registry.shut_down(now + SHUTDOWN_CLEANUP, now + SHUTDOWN).await;
-    }
-
-    fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
-        Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref()).map(Arc::new)
     }
 }
