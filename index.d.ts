@@ -47,6 +47,13 @@ export interface ProviderOptions {
    * `config.timeoutMs`, whichever is smaller. 1 to 86,400,000, default 15,000.
    */
   cleanupTimeoutMs?: number;
+  /**
+   * When the script that runs a command is uploaded as a file, `/tmp/paperclip-script-<uuid>`, instead of being an argument
+   * of bash: `"large"` (default) when it is longer than 96 KiB, since Linux takes no argument of 128 KiB, or `"always"`. With
+   * `"always"` no value of `env` is ever an argument of a process, where everybody in the sandbox could read it; excepted are
+   * the variables that bash does not let anybody set (`BASHOPTS`, `BASH_VERSINFO`, `EUID`, `PPID`, `SHELLOPTS`, `UID`).
+   */
+  stageScript?: "large" | "always";
 }
 
 /** What was tried before an error was given up to. */
@@ -119,10 +126,10 @@ export interface ExecuteParams extends ScopeParams {
   lease: Lease;
   /** The program, found by the sandbox's `PATH`. */
   command: string;
-  /** Any text without NUL. Lone surrogates become U+FFFD. */
+  /** Any text without NUL, shorter than 128 KiB. Lone surrogates become U+FFFD. */
   args?: string[];
   cwd?: string;
-  /** Names are `[A-Za-z_][A-Za-z0-9_]*`, values any text without NUL. */
+  /** Names are `[A-Za-z_][A-Za-z0-9_]*`, values any text without NUL, both together shorter than 128 KiB. */
   env?: Record<string, string>;
   /** Also an empty one is a file; without it the command reads end of file at once. */
   stdin?: string;

@@ -125,7 +125,8 @@ function claimsOf(metadata) {
 
 function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
   const words = args ?? [];
-  if (!Array.isArray(words) || !words.every((word) => typeof word === "string") || (env != null && !isObject(env))) {
+  // Copied: of an array with holes `every` sees only what is there.
+  if (!Array.isArray(words) || ![...words].every((word) => typeof word === "string") || (env != null && !isObject(env))) {
     throw parametersInvalid();
   }
   const variables = Object.entries(env ?? {});
@@ -178,9 +179,10 @@ function group(name, value) {
 }
 
 function optionsOf(options) {
-  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs } = group("options", options);
+  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs, stageScript = "large" } = group("options", options);
   const { requestsPerMinute, burst } = pacing === false ? {} : group("pacing", pacing);
   const { attempts, delayMs } = group("reconnect", reconnect);
+  if (stageScript !== "large" && stageScript !== "always") throw new RangeError('stageScript must be "large" or "always"');
   const DAY = 86_400_000;
   return {
     ...(pacing !== false && {
@@ -191,6 +193,7 @@ function optionsOf(options) {
     reconnectDelayMs: integer("reconnect.delayMs", delayMs, 250, 0, DAY),
     idleTimeoutMs: integer("idleTimeoutMs", idleTimeoutMs, 300_000, 0, DAY),
     cleanupTimeoutMs: integer("cleanupTimeoutMs", cleanupTimeoutMs, 15_000, 1, DAY),
+    alwaysStageScript: stageScript === "always",
   };
 }
 

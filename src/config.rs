@@ -58,6 +58,16 @@ impl fmt::Debug for Config {
     }
 }
 
+/// When a script is staged as a file instead of being an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Staging {
+    /// When it is too long for an argument.
+    #[default]
+    Large,
+    /// Always, and then no value of the environment is ever an argument of any process.
+    Always,
+}
+
 impl Config {
     /// Checks the settings one by one, in the order in which their faults are told.
     pub fn parse(raw: &RawConfig) -> Result<Self, Fault> {

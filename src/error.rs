@@ -171,6 +171,8 @@ pub enum Fault {
     EnvironmentInvalid,
     #[error("Sandbox command values cannot contain NUL.")]
     NulInCommand,
+    #[error("Sandbox command values must be shorter than 128 KiB.")]
+    ValueTooLarge,
     #[error("Invalid CreateOS command timeout.")]
     TimeoutInvalid,
     #[error("Invalid CreateOS command parameters.")]

@@ -17,7 +17,7 @@ use super::{
     transport::{Network, Reuse, Transport},
 };
 use crate::{
-    config::Config,
+    config::{Config, Staging},
     error::{Attempt, Details, Error, Failure, Fault, Operation},
 };
 
@@ -37,6 +37,7 @@ pub struct Options {
     pub idle_timeout: Option<Duration>,
     /// The bound on ending a process tree and removing its staged files.
     pub cleanup_timeout: Duration,
+    pub staging: Staging,
 }
 
 impl Default for Options {
@@ -47,6 +48,7 @@ impl Default for Options {
             reconnect_delay: Duration::from_millis(250),
             idle_timeout: Some(Duration::from_secs(300)),
             cleanup_timeout: Duration::from_secs(15),
+            staging: Staging::Large,
         }
     }
 }

@@ -67,10 +67,10 @@ impl Client {
         })
     }
 
-    /// Removes a file by a one-shot command, since the files API has no deletion.
-    pub async fn remove_file(&self, id: &ResourceId, path: &str) -> Result<Map<String, Value>, CallError> {
-        let call = Call::post(COMMAND, format!("/sandboxes/{id}/exec"))
-            .json(json!({"cmd": "/bin/rm", "args": ["-f", "--", path]}));
+    /// Removes files by a one-shot command, since the files API has no deletion.
+    pub async fn remove_files(&self, id: &ResourceId, paths: &[String]) -> Result<Map<String, Value>, CallError> {
+        let args: Vec<&str> = ["-f", "--"].into_iter().chain(paths.iter().map(String::as_str)).collect();
+        let call = Call::post(COMMAND, format!("/sandboxes/{id}/exec")).json(json!({"cmd": "/bin/rm", "args": args}));
         self.data(Call { priority: Priority::Cleanup, ..call }).await
     }
 }

@@ -154,12 +154,11 @@ impl NativeProvider {
 
     #[napi]
     pub fn shutdown<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let provider = self.inner.clone();
-        let shut_down = async move {
-            provider.shut_down().await;
+        let shut_down = self.inner.shut_down();
+        env.spawn_future(async move {
+            shut_down.await;
             Ok(NativeOutcome::default())
-        };
-        env.spawn_future(shut_down)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use napi_derive::napi;
 
 use crate::{
     api::{client::Options, pacer::Pacing, transport::Network},
-    config::{RawConfig, Setting, timeout_ms},
+    config::{RawConfig, Setting, Staging, timeout_ms},
     error::Fault,
     lease::{
         provider::{Metadata, Scope, Surroundings},
@@ -66,6 +66,7 @@ pub struct NativeOptions {
     /// 0: no idle timeout.
     pub idle_timeout_ms: u32,
     pub cleanup_timeout_ms: u32,
+    pub always_stage_script: bool,
 }
 
 impl From<NativeOptions> for Options {
@@ -80,6 +81,7 @@ impl From<NativeOptions> for Options {
             reconnect_delay: ms(options.reconnect_delay_ms),
             idle_timeout: (options.idle_timeout_ms > 0).then(|| ms(options.idle_timeout_ms)),
             cleanup_timeout: ms(options.cleanup_timeout_ms),
+            staging: if options.always_stage_script { Staging::Always } else { Staging::Large },
         }
     }
 }

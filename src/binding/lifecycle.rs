@@ -134,7 +134,7 @@ impl NativeProvider {
         let closed = self.inner.close(&scope.into(), &surroundings.into());
         let release = async move {
             let released = match closed {
-                Ok(Some(release)) => release.finish(destroy).await.map(Some),
+                Ok(Some(release)) => release.run(destroy).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(fault) => Err(fault.into()),
             };

@@ -97,39 +97,6 @@ impl Scope {
     }
 }
 
-/// A release in progress.
-pub struct Release {
-    client: Arc<Client>,
-    closing: Closing,
-    lease_id: String,
-}
-
-impl Release {
-    /// Stops what runs on the lease, then deletes its sandbox, or pauses it to be used again.
-    pub async fn finish(self, destroy: bool) -> Result<Released, Error> {
-        let Self { client, closing, lease_id } = self;
-        closing.stop_running().await;
-        let id = ResourceId::parse(&lease_id)?;
-        let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
-        if destroy || !client.config.reuse_lease {
-            client.destroy_sandbox(&id, deadline).await?;
-            closing.destroyed();
-            return Ok(Released::Destroyed);
-        }
-        if closing.is_unconfirmed() {
-            return Err(Fault::ReuseUnconfirmed.into());
-        }
-        match client.reach(&id, Desired::Paused, deadline).await {
-            // Nothing is left to pause.
-            Err(error) if error.status() == Some(404) => {
-                closing.destroyed();
-                Ok(Released::Destroyed)
-            }
-            result => result.map(|()| Released::Stopped),
-        }
-    }
-}
-
 impl Provider {
     pub fn new(options: Options) -> Self {
         Self { registry: Arc::default(), options }
@@ -154,7 +121,7 @@ impl Provider {
         self.registry.begin(scope.key(client, Some(lease_id)), Admission::Always, stop.clone())
     }
 
-    /// Begins to give a lease back: from now on nothing starts on it. None without a lease.
+    /// Begins to give a lease back: from now on nothing starts on it. `None` if there is no lease.
     pub fn close(&self, scope: &Scope, surroundings: &Surroundings) -> Result<Option<Release>, Fault> {
         if scope.lease_id.is_none() {
             return Ok(None);
@@ -162,16 +129,50 @@ impl Provider {
         let (lease_id, config) = scope.own(Fault::LeaseForeign)?;
         let client = self.client(config, surroundings)?;
         let closing = self.registry.close(scope.key(&client, Some(lease_id)))?;
-        Ok(Some(Release { client, closing, lease_id: lease_id.to_owned() }))
+        Ok(Some(Release { client, lease_id: lease_id.to_owned(), closing }))
     }
 
-    /// Cancels all commands and refuses new ones. Resolves within ten seconds.
-    pub async fn shut_down(&self) {
+    /// Cancels all commands and refuses new ones, both at once; the future resolves when they have ended, and within ten
+    /// seconds.
+    pub fn shut_down(&self) -> impl Future<Output = ()> + Send + use<> {
         let now = Instant::now();
-        self.registry.shut_down(now + SHUTDOWN_CLEANUP, now + SHUTDOWN).await;
+        self.registry.shut_down(now + SHUTDOWN_CLEANUP, now + SHUTDOWN)
     }
 
     pub(super) fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
         Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref()).map(Arc::new)
+    }
+}
+
+/// A lease that is being given back.
+pub struct Release {
+    client: Arc<Client>,
+    lease_id: String,
+    closing: Closing,
+}
+
+impl Release {
+    /// Stops what runs on the lease, then deletes its sandbox, or pauses it to be used again.
+    pub async fn run(self, destroy: bool) -> Result<Released, Error> {
+        let Self { client, lease_id, closing } = self;
+        closing.stop_running().await;
+        let id = ResourceId::parse(&lease_id)?;
+        let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
+        if destroy || !client.config.reuse_lease {
+            client.destroy_sandbox(&id, deadline).await?;
+            closing.destroyed();
+            return Ok(Released::Destroyed);
+        }
+        if closing.is_unconfirmed() {
+            return Err(Fault::ReuseUnconfirmed.into());
+        }
+        match client.reach(&id, Desired::Paused, deadline).await {
+            // Nothing is left to pause.
+            Err(error) if error.status() == Some(404) => {
+                closing.destroyed();
+                Ok(Released::Destroyed)
+            }
+            result => result.map(|()| Released::Stopped),
+        }
     }
 }

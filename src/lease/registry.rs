@@ -143,9 +143,14 @@ impl Registry {
         Ok(Closing { registry: self.clone(), key })
     }
 
-    /// Refuses commands from now on, stops what runs and lets its cleanup take until `cleanup_until`; waits for it no
-    /// longer than `until`.
-    pub async fn shut_down(&self, cleanup_until: Instant, until: Instant) {
+    /// Refuses commands from now on, stops what runs and lets its cleanup take until `cleanup_until`. The future waits for
+    /// it, no longer than `until`.
+    pub fn shut_down(
+        self: &Arc<Self>,
+        cleanup_until: Instant,
+        until: Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let registry = self.clone();
         {
             let mut state = self.state();
             state.shut_down = true;
@@ -154,9 +159,11 @@ impl Registry {
                 stop.stop(Reason::Cancelled);
             }
         }
-        let idle = self.wait(|state| state.leases.values().all(|lease| lease.running.is_empty()));
-        // What takes longer still ends by its own bound; a worker that shuts down cannot wait for it.
-        let _ = timeout_at(until, idle).await;
+        async move {
+            let idle = registry.wait(|state| state.leases.values().all(|lease| lease.running.is_empty()));
+            // What takes longer still ends by its own bound; a worker that shuts down cannot wait for it.
+            let _ = timeout_at(until, idle).await;
+        }
     }
 
     async fn wait(&self, done: impl Fn(&State) -> bool) {

@@ -11,7 +11,7 @@ use super::{
     cleanup::Termination,
     follow::{Policy, Remote, follow},
     output::Output,
-    script::Command,
+    script::{Command, is_staged},
     stop::{Reason, Stop},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub async fn execute(
     stop: &Stop,
     output: &mut Output,
 ) -> Ended {
-    let mut run = Run { client, lease, process: None, staged: None, creating: false };
+    let mut run = Run { client, lease, process: None, staged: Vec::new(), creating: false };
     let outcome = tokio::select! {
         biased;
         // First, so that a command that was stopped while it waited its turn is not started after all.
@@ -72,20 +72,25 @@ struct Run<'a> {
     client: &'a Client,
     lease: &'a ResourceId,
     process: Option<ResourceId>,
-    /// A file in the sandbox that may exist.
-    staged: Option<String>,
+    /// Files in the sandbox that may exist.
+    staged: Vec<String>,
     /// The create request was handed over and not yet answered.
     creating: bool,
 }
 
 impl Run<'_> {
     async fn work(&mut self, command: &Command, output: &mut Output) -> Result<Exit, Error> {
-        if let Some(stdin) = &command.stdin {
-            let path = format!("/tmp/paperclip-stdin-{}", Uuid::new_v4());
-            self.staged = Some(path.clone());
-            self.client.upload(self.lease, &path, stdin.clone().into_bytes()).await?;
-        }
-        let process = self.create(command).await?;
+        let stdin = match &command.stdin {
+            Some(stdin) => Some(self.stage("stdin", stdin).await?),
+            None => None,
+        };
+        let script = command.script(stdin.as_deref(), self.client.options.staging);
+        let args = if is_staged(&script, self.client.options.staging) {
+            json!(["-l", self.stage("script", &script).await?])
+        } else {
+            json!(["-lc", script])
+        };
+        let process = self.create(args, command.cwd()).await?;
         self.process = Some(process.clone());
         self.close_stdin(&process).await?;
         let options = &self.client.options;
@@ -97,11 +102,18 @@ impl Run<'_> {
         follow(&mut Remote::new(self.client, self.lease, &process), output, policy).await
     }
 
+    /// Uploads a file that is removed at the end, whether its upload succeeds or not.
+    async fn stage(&mut self, what: &str, content: &str) -> Result<String, Error> {
+        let path = format!("/tmp/paperclip-{what}-{}", Uuid::new_v4());
+        self.staged.push(path.clone());
+        self.client.upload(self.lease, &path, content.to_owned().into_bytes()).await?;
+        Ok(path)
+    }
+
     /// Starts the process. Once the request is handed over, only an answer can tell that no process was started.
-    async fn create(&mut self, command: &Command) -> Result<ResourceId, Error> {
-        let script = command.script(self.staged.as_deref());
-        let mut body = json!({"cmd": "/bin/bash", "args": ["-lc", script]});
-        if let Some(cwd) = command.cwd() {
+    async fn create(&mut self, args: Value, cwd: Option<&str>) -> Result<ResourceId, Error> {
+        let mut body = json!({"cmd": "/bin/bash", "args": args});
+        if let Some(cwd) = cwd {
             body["cwd"] = cwd.into();
         }
         // Alone: a request on a reused connection can be lost without anybody knowing whether it arrived.
@@ -188,9 +200,9 @@ impl Run<'_> {
     }
 
     async fn remove_staged(&self) {
-        if let Some(path) = &self.staged {
-            // Nothing depends on it, and the sandbox's own end removes it for certain.
-            let _ = self.client.remove_file(self.lease, path).await;
+        if !self.staged.is_empty() {
+            // Nothing depends on it, and the sandbox's own end removes them for certain.
+            let _ = self.client.remove_files(self.lease, &self.staged).await;
         }
     }
 }

@@ -1,7 +1,16 @@
 //! A command's parameters → the one shell script that runs it. Every value is single-quoted, so nothing in it is ever
 //! read as shell syntax. Does no I/O.
 
-use crate::error::Fault;
+use crate::{config::Staging, error::Fault};
+
+/// A longer script is staged as a file. The kernel takes no argument of 128 KiB, and `bash -lc SCRIPT` is one.
+pub const MAX_INLINE: usize = 96 * 1024;
+
+/// What the kernel takes of one argument, or of one variable with its name: a byte less than this.
+const MAX_WORD: usize = 131_072;
+
+/// Variables that bash does not let anybody set, so that only `env` can.
+const READ_ONLY: [&str; 6] = ["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"];
 
 /// What a caller wants to run.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +37,11 @@ impl Command {
         if all.any(|value| value.contains('\0')) {
             return Err(Fault::NulInCommand);
         }
+        let variables = self.env.iter().map(|(name, value)| name.len() + 1 + value.as_ref().map_or(0, String::len));
+        let words = self.args.iter().chain([&self.command]).map(String::len);
+        if variables.chain(words).any(|length| length >= MAX_WORD) {
+            return Err(Fault::ValueTooLarge);
+        }
         Ok(())
     }
 
@@ -38,21 +52,31 @@ impl Command {
 
     /// `cd -- 'DIR' || exit`, then `exec env NAME='VALUE' … 'COMMAND' 'ARG' … [< 'STDIN FILE']`. A login shell changes
     /// the directory itself since its profile may have left the one that the process was started in.
-    pub fn script(&self, stdin_path: Option<&str>) -> String {
+    ///
+    /// With [`Staging::Always`] the shell exports the variables instead, since `env`'s arguments are there for all to see.
+    pub fn script(&self, stdin_path: Option<&str>, staging: Staging) -> String {
         let mut script = String::new();
         if let Some(cwd) = self.cwd() {
             script.push_str("cd -- ");
             quote_into(&mut script, cwd);
             script.push_str(" || exit\n");
         }
+        let exported = |name: &str| staging == Staging::Always && !READ_ONLY.contains(&name);
+        for variable in self.env.iter().filter(|(name, _)| exported(name)) {
+            script.push_str("export ");
+            assign_into(&mut script, variable);
+            script.push('\n');
+        }
         script.push_str("exec env ");
-        for (i, (name, value)) in self.env.iter().enumerate() {
-            if i > 0 {
-                script.push(' ');
-            }
-            script.push_str(name);
-            script.push('=');
-            quote_into(&mut script, value.as_deref().unwrap_or_default());
+        let mut separator = "";
+        for variable in self.env.iter().filter(|(name, _)| !exported(name)) {
+            script.push_str(separator);
+            assign_into(&mut script, variable);
+            separator = " ";
+        }
+        if self.command.starts_with('-') || self.command.contains('=') {
+            // An option or a variable to `env`, a program to a shell that is told so.
+            script.push_str(r#" /bin/bash -c 'exec -- "$0" "$@"'"#);
         }
         for word in [&self.command].into_iter().chain(&self.args) {
             script.push(' ');
@@ -64,6 +88,17 @@ impl Command {
         }
         script
     }
+}
+
+/// Whether a script has to be a file.
+pub fn is_staged(script: &str, staging: Staging) -> bool {
+    staging == Staging::Always || script.len() > MAX_INLINE
+}
+
+fn assign_into(script: &mut String, (name, value): &(String, Option<String>)) {
+    script.push_str(name);
+    script.push('=');
+    quote_into(script, value.as_deref().unwrap_or_default());
 }
 
 /// One word for a POSIX shell. There is no way to write a NUL.
@@ -106,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_plain_command_is_run_by_env() {
-        assert_eq!(command(&["echo", "it's"]).script(None), r#"exec env  'echo' 'it'"'"'s'"#);
+        assert_eq!(command(&["echo", "it's"]).script(None, Staging::Large), r#"exec env  'echo' 'it'"'"'s'"#);
     }
 
     #[test]
@@ -114,7 +149,38 @@ mod tests {
         let mut make = command(&["make"]);
         make.cwd = Some("/a b".into());
         make.env = vec![("A".into(), Some("1".into())), ("_b".into(), Some(String::new()))];
-        assert_eq!(make.script(Some("/tmp/in")), "cd -- '/a b' || exit\nexec env A='1' _b='' 'make' < '/tmp/in'");
+        assert_eq!(
+            make.script(Some("/tmp/in"), Staging::Large),
+            "cd -- '/a b' || exit\nexec env A='1' _b='' 'make' < '/tmp/in'"
+        );
+    }
+
+    #[test]
+    fn a_staged_environment_is_exported_where_the_shell_can() {
+        let mut make = command(&["make"]);
+        make.env = vec![("A".into(), Some("1".into())), ("UID".into(), Some("2".into()))];
+        assert_eq!(make.script(None, Staging::Always), "export A='1'\nexec env UID='2' 'make'");
+    }
+
+    #[test]
+    fn a_name_that_env_would_take_for_something_else_is_run_by_a_shell() {
+        for name in ["-x", "a=b"] {
+            let script = command(&[name, "arg"]).script(None, Staging::Large);
+            assert_eq!(script, format!(r#"exec env  /bin/bash -c 'exec -- "$0" "$@"' '{name}' 'arg'"#));
+        }
+    }
+
+    #[test]
+    fn a_value_that_no_kernel_takes_is_refused() {
+        let mut big = command(&["echo", &"x".repeat(131_071)]);
+        assert_eq!(big.check(), Ok(()));
+        big.args[0].push('x');
+        assert_eq!(big.check(), Err(Fault::ValueTooLarge));
+        big.args.clear();
+        big.env = vec![("A".into(), Some("x".repeat(131_069)))];
+        assert_eq!(big.check(), Ok(()));
+        big.env[0].0 = "AB".into();
+        assert_eq!(big.check(), Err(Fault::ValueTooLarge));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn count_units(bytes: &[u8]) -> usize {
 /// The length that JavaScript would give `text`.
 pub fn utf16_len(text: &str) -> usize {
     // Most text is ASCII, and seeing that is faster than counting.
-    if mem::is_ascii(text.as_bytes()) { text.len() } else { count_units(text.as_bytes()) }
+    if text.is_ascii() { text.len() } else { count_units(text.as_bytes()) }
 }
 
 /// Cuts after at most `max_units`, never inside a character: the first part is the longest such beginning.
@@ -205,7 +205,7 @@ impl From<&str> for JsText {
 impl From<String> for JsText {
     /// ASCII, which most output is, stays where it is.
     fn from(text: String) -> Self {
-        if mem::is_ascii(text.as_bytes()) { Self::Latin1(text.into_bytes()) } else { Self::from(text.as_str()) }
+        if text.is_ascii() { Self::Latin1(text.into_bytes()) } else { Self::from(text.as_str()) }
     }
 }
 

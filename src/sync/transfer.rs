@@ -323,7 +323,7 @@ impl Transfer<'_> {
     }
 
     async fn remove(&self, scratch: &Scratch, succeeded: bool) {
-        let removal = self.client.remove_file(self.lease, &scratch.path);
+        let removal = self.client.remove_files(self.lease, std::slice::from_ref(&scratch.path));
         let allowed = if succeeded { REMOVAL_AFTER_SUCCESS } else { self.client.options.cleanup_timeout };
         // A removal that fails, or takes too long, fails nothing.
         tokio::select! {
