@@ -140,7 +140,8 @@ function commandOf({ command, args, cwd, env, stdin, timeoutMs }) {
 /** An optional list, of which each item is an object. */
 function listOf(items, each) {
   if (items == null) return [];
-  if (!Array.isArray(items) || !items.every(isObject)) throw parametersInvalid();
+  // Copied: of an array with holes `every` sees only what is there.
+  if (!Array.isArray(items) || ![...items].every(isObject)) throw parametersInvalid();
   return items.map(each);
 }
 
@@ -149,7 +150,7 @@ const optionalNumber = (value) => (value == null ? undefined : typeof value === 
 function mappingOf({ sourcePath, targetPath, kind, mode, exclude, followSymlinks }) {
   const patterns = exclude ?? [];
   if (typeof sourcePath !== "string" || typeof targetPath !== "string") throw parametersInvalid();
-  if (!Array.isArray(patterns) || !patterns.every((pattern) => typeof pattern === "string")) throw parametersInvalid();
+  if (!Array.isArray(patterns) || ![...patterns].every((pattern) => typeof pattern === "string")) throw parametersInvalid();
   return {
     source: sourcePath, target: targetPath, kind: text(kind) ?? "", mode: optionalNumber(mode), exclude: patterns,
     follow: Boolean(followSymlinks),
@@ -361,14 +362,18 @@ function leaseScopeOf(params) {
   return scopeOf(params, params.lease.providerLeaseId, params.lease.metadata);
 }
 
-/** Tells `warn` what did not travel, in the async context of the call. A `warn` that throws undoes nothing. */
+/** Tells `warn` what did not travel, in the async context of the call. A `warn` that fails undoes nothing. */
 function tell(warn, { skipped, skippedMore }) {
-  if (!warn) return;
+  const failed = (error) => complain("A CreateOS warning callback failed", error, "CREATEOS_WARN_CALLBACK");
+  const facts = skipped.map(({ entry, reason }) => [`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason }]);
+  if (skippedMore > 0) facts.push([`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore }]);
   try {
-    for (const { entry, reason } of skipped) warn(`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason });
-    if (skippedMore > 0) warn(`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore });
+    for (const fact of facts) {
+      const returned = warn?.(...fact);
+      if (typeof returned?.then === "function") returned.then(undefined, failed);
+    }
   } catch (error) {
-    complain("A CreateOS warning callback failed", error, "CREATEOS_WARN_CALLBACK");
+    failed(error);
   }
 }
 
