@@ -132,8 +132,8 @@ describe("a phase that hangs", { concurrency: 12 }, () => {
   });
 
   test("the environment's timeout bounds cleanup where it is the smaller one, the command's own never does", async (t) => {
-    const endpoint = await startEndpoint({ connect: silent, terminate: (exchange) => (exchange.count < 3 ? exchange.fail(503) : exchange.success({ tree_exited: true })) }, { t });
-    assert.equal((await new Environment(endpoint).run({ timeoutMs: 50 })).timedOut, true);
+    const endpoint = await startEndpoint({ connect: silent, terminate: (exchange) => (exchange.count < 4 ? exchange.fail(503) : exchange.success({ tree_exited: true })) }, { t });
+    assert.equal((await new Environment(endpoint).run({ timeoutMs: 1000 })).timedOut, true);
     const other = await startEndpoint({ connect: silent, terminate: hang }, { t });
     const { error, took } = await timed(new Environment(other, { timeoutMs: 400 }).run());
     assert.equal(error.message, CLEANUP.message);
