@@ -7,7 +7,7 @@
  * sent as an error.
  */
 
-/** Validated settings of one environment. Printed by `util.inspect` without key and URL. */
+/** Validated settings of one environment, as {@link parseConfig} makes them. Printed by `util.inspect` without key and URL. */
 export interface CreateosConfig {
   /** Origin of the API, without a trailing slash. HTTPS, or HTTP on `localhost`, `127.0.0.1` or `[::1]`. */
   apiUrl: string;
@@ -124,14 +124,15 @@ export interface ScopeParams {
 /** The SDK's `PluginEnvironmentExecuteParams`. */
 export interface ExecuteParams extends ScopeParams {
   lease: Lease;
-  /** The program, found by the sandbox's `PATH`. */
+  /** The program, found by the `PATH` of a login shell in the sandbox. */
   command: string;
-  /** Any text without NUL, shorter than 128 KiB. Lone surrogates become U+FFFD. */
+  /** Any text without NUL, shorter than 128 KiB; nothing in it is shell syntax. Lone surrogates become U+FFFD. */
   args?: string[];
+  /** A directory of the sandbox; by default the one that the sandbox gives its processes. */
   cwd?: string;
   /** Names are `[A-Za-z_][A-Za-z0-9_]*`, values any text without NUL, both together shorter than 128 KiB. */
   env?: Record<string, string>;
-  /** Also an empty one is a file; without it the command reads end of file at once. */
+  /** Standard input, also an empty one, is a file; without it the command reads end of file at once. */
   stdin?: string;
   /** Milliseconds, an integer from 1 to 86,400,000; default `config.timeoutMs`. */
   timeoutMs?: number;
@@ -143,6 +144,7 @@ export interface ExecuteParams extends ScopeParams {
 export interface ExecuteResult {
   /** `null` when a signal ended the process, or it timed out. */
   exitCode: number | null;
+  /** Its name, such as `SIGKILL`; `null` when no signal ended the process. */
   signal: string | null;
   /** The deadline came first; the process tree is confirmed gone. */
   timedOut: boolean;
@@ -347,14 +349,14 @@ export function execute(client: CreateosClient, params: ExecuteParams, signal?: 
 
 /**
  * Gives a lease back, by the provider of the whole process: cancels its commands and waits for them, then deletes the
- * sandbox, or pauses it if the settings say `reuseLease` and `destroy` is not `true`. Without a `providerLeaseId` there is
- * nothing to do.
+ * sandbox, or pauses it if the settings say `reuseLease` and `destroy` is not `true`. Resolves when the endpoint has
+ * confirmed it; `config.timeoutMs` bounds that. Without a `providerLeaseId` there is nothing to do.
  */
 export function release(params: ReleaseParams, destroy: boolean): Promise<void>;
 
 /**
  * Cancels everything that {@link execute} runs and confirms that it has ended. Resolves within 10 seconds: what could not
- * be confirmed by then has rejected with a {@link CreateosCleanupError}.
+ * be confirmed by then has rejected with a {@link CreateosCleanupError}. Commands that are started afterwards run.
  */
 export function shutdown(): Promise<void>;
 

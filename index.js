@@ -278,7 +278,12 @@ class CreateosClient {
 
 /** Reports what a caller's own function threw. */
 function complain(what, error, code, more = "") {
-  const reason = error instanceof Error ? `${error.name}: ${error.message}` : "a value that is no error";
+  let reason = "a value that is no error";
+  try {
+    if (error instanceof Error) reason = `${error.name}: ${error.message}`;
+  } catch {
+    // Whatever was thrown throws when it is looked at, too.
+  }
   process.emitWarning(`${what} (${reason}).${more}`, { code });
 }
 
@@ -301,18 +306,58 @@ function deliverer(log) {
   });
 }
 
+/**
+ * What is to be done when a signal is aborted. However many commands share a signal, it has one listener: Node.js warns of
+ * more than ten as of a leak.
+ * @type {WeakMap<AbortSignal, {actions: Set<(timedOut: boolean) => void>, listener: () => void}>}
+ */
+const awaiting = new WeakMap();
+
+function isTimeout(signal) {
+  try {
+    return signal.reason?.name === "TimeoutError";
+  } catch {
+    // A reason can be anything, also an object that throws when it is looked at.
+    return false;
+  }
+}
+
+/** Calls `act` once when the signal is aborted, or at once if it was. What is returned takes that back. */
+function onAbort(signal, act) {
+  if (signal.aborted) {
+    act(isTimeout(signal));
+    return () => {};
+  }
+  const { actions, listener } = awaiting.get(signal) ?? listen(signal);
+  actions.add(act);
+  return () => {
+    actions.delete(act);
+    if (actions.size > 0) return;
+    awaiting.delete(signal);
+    signal.removeEventListener("abort", listener);
+  };
+}
+
+function listen(signal) {
+  const actions = new Set();
+  const listener = () => {
+    for (const act of actions) act(isTimeout(signal));
+  };
+  signal.addEventListener("abort", listener, { once: true });
+  awaiting.set(signal, { actions, listener });
+  return { actions, listener };
+}
+
 /** Runs a command by `start(stop, deliver)` and gives its result; an aborted signal ends it early. */
 async function run(start, signal, log) {
   if (log != null && typeof log !== "function") throw parametersInvalid();
   if (signal != null && typeof signal.addEventListener !== "function") throw parametersInvalid();
   const stop = new native.NativeStop();
-  const abort = () => stop.stop(signal.reason?.name === "TimeoutError");
-  if (signal?.aborted) abort();
-  signal?.addEventListener("abort", abort, { once: true });
+  const forget = signal == null ? undefined : onAbort(signal, (timedOut) => stop.stop(timedOut));
   try {
     return await start(stop, log == null ? undefined : deliverer(log));
   } finally {
-    signal?.removeEventListener("abort", abort);
+    forget?.();
   }
 }
 

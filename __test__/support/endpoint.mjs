@@ -138,39 +138,57 @@ export class Exchange {
  * with every new connection and may refuse to have it served by returning `false`.
  */
 export async function startEndpoint(handlers = {}, { t, tls, connected = () => true } = {}) {
-  const endpoint = new Endpoint(handlers, tls, connected);
+  return started(new RawEndpoint(handlers, tls, connected), t);
+}
+
+/** Starts listening; closed with the test, or with the file's suite. */
+export async function started(endpoint, t) {
   await endpoint.listen();
   (t ? t.after.bind(t) : after)(() => endpoint.close());
   return endpoint;
 }
 
-class Endpoint {
+/** What every endpoint does: answers by handlers, remembers requests, and fails the test whose handler fails. */
+export class Endpoint {
   key = `key-${SECRET}`;
   /** @type {Exchange[]} */
   requests = [];
   /** How many connections were accepted. */
   connections = 0;
+  /** Of an endpoint with TLS. */
+  scheme = "http";
   #sockets = new Set();
   #faults = [];
   #waiters = new Set();
   #counts = {};
 
-  constructor(handlers, tls, connected) {
+  constructor(handlers, server) {
     this.handlers = handlers;
-    this.server = net.createServer({ noDelay: true }, (transport) => {
-      this.#sockets.add(transport);
-      transport.on("error", () => {}).on("close", () => this.#sockets.delete(transport));
-      const number = ++this.connections;
-      if (connected(transport, number) === false) return;
-      const socket = tls ? new TLSSocket(transport, { isServer: true, ...tls }) : transport;
-      socket.on("error", () => {});
-      this.#serve(socket, transport, number);
+    this.server = server.on("connection", (socket) => {
+      this.connections++;
+      this.#sockets.add(socket);
+      socket.on("error", () => {}).on("close", () => this.#sockets.delete(socket));
     });
   }
 
-  async listen(host = "127.0.0.1") {
-    await new Promise((resolve, reject) => this.server.once("error", reject).listen(0, host, resolve));
-    this.url = `http://127.0.0.1:${this.server.address().port}`;
+  async listen() {
+    await new Promise((resolve, reject) => this.server.once("error", reject).listen(0, "127.0.0.1", resolve));
+    this.url = `${this.scheme}://127.0.0.1:${this.server.address().port}`;
+  }
+
+  /** Answers a request; resolves when its handler is done. */
+  async take(exchange) {
+    exchange.route = routeOf(exchange.method, exchange.path);
+    exchange.count = this.#counts[exchange.route] = (this.#counts[exchange.route] ?? 0) + 1;
+    this.requests.push(exchange);
+    for (const wake of this.#waiters) wake();
+    this.#waiters.clear();
+    try {
+      await (this.handlers[exchange.route] ?? HEALTHY[exchange.route])(exchange);
+    } catch (error) {
+      this.#faults.push(error);
+      exchange.transport.destroy();
+    }
   }
 
   /** Requests of a route. */
@@ -188,6 +206,20 @@ class Endpoint {
     await new Promise((resolve) => this.server.close(resolve));
     if (this.#faults.length > 0) throw this.#faults[0];
   }
+}
+
+class RawEndpoint extends Endpoint {
+  constructor(handlers, tls, connected) {
+    super(handlers, net.createServer({ noDelay: true }));
+    if (tls) this.scheme = "https";
+    this.server.on("connection", (transport) => {
+      const number = this.connections;
+      if (connected(transport, number) === false) return;
+      const socket = tls ? new TLSSocket(transport, { isServer: true, ...tls }) : transport;
+      socket.on("error", () => {});
+      this.#serve(socket, transport, number);
+    });
+  }
 
   #serve(socket, transport, connection) {
     let buffered = Buffer.alloc(0);
@@ -204,19 +236,8 @@ class Endpoint {
       const body = buffered.subarray(end + 4, end + 4 + length);
       buffered = buffered.subarray(end + 4 + length);
       const [method, path] = start.split(" ");
-      const route = routeOf(method, path);
-      const count = (this.#counts[route] = (this.#counts[route] ?? 0) + 1);
-      const exchange = new Exchange({ route, method, path, headers, body, count, connection, onConnection: ++number, socket, transport });
-      this.requests.push(exchange);
-      for (const wake of this.#waiters) wake();
-      this.#waiters.clear();
       busy = true;
-      try {
-        await (this.handlers[route] ?? HEALTHY[route])(exchange);
-      } catch (error) {
-        this.#faults.push(error);
-        transport.destroy();
-      }
+      await this.take(new Exchange({ method, path, headers, body, connection, onConnection: ++number, socket, transport }));
       busy = false;
       await next();
     };
