@@ -106,10 +106,11 @@ describe("the process", async () => {
 
   test("process.exit in a command that is being ended does not wait for it", async () => {
     const stuck = await startEndpoint({ connect: async (exchange) => { await exchange.head(); await exchange.gone(); }, terminate: (exchange) => exchange.hang() });
-    const { child, exited } = startProgram("const c = new AbortController(); run({}, null, c.signal).catch(() => {}); process.on('SIGUSR2', () => { c.abort(); setTimeout(() => process.exit(4), 50); });", stuck);
+    const { child, exited } = startProgram("const c = new AbortController(); run({}, null, c.signal).catch(() => {}); process.on('SIGUSR2', () => (c.signal.aborted ? process.exit(4) : c.abort()));", stuck);
     await stuck.seen("connect");
     child.kill("SIGUSR2");
     await stuck.seen("terminate");
+    child.kill("SIGUSR2");
     const begun = performance.now();
     const { code, signal } = await exited;
     assert.deepEqual([code, signal], [4, null]);
