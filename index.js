@@ -50,6 +50,7 @@ function parametersInvalid() {
 /** The error of an outcome that has a rejection. */
 function rejected({ rejection, output }) {
   const { kind, message, status, operation, tries, attempts, entry } = rejection;
+  if (kind === "range") return new RangeError(message);
   const details = {
     operation: operation ?? null, tries, attempts: attempts.map(({ status, failure }) => (failure ? { failure } : { status })),
     ...(entry !== undefined && { entry }),
@@ -77,7 +78,7 @@ async function settled(caller, start) {
     if (outcome.rejection) throw rejected(outcome);
     return outcome;
   } catch (error) {
-    if (!(error instanceof CreateosError)) throw error;
+    if (!(error instanceof CreateosError || error instanceof RangeError)) throw error;
     const { stack } = at;
     Object.defineProperty(error, "stack", { value: `${error.name}: ${error.message}${stack.slice(stack.indexOf("\n"))}`, configurable: true, writable: true });
     throw error;

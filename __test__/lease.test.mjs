@@ -70,7 +70,9 @@ describe("leases of real sandboxes", async () => {
   test("while a lease is being released no command starts on it and no second release", async (t) => {
     const sandbox = await host.sandbox();
     const provider = sandbox.provider();
-    host.interfere(t, ({ route }) => (route === "destroySandbox" ? { delayMs: 500 } : undefined));
+    let proceed;
+    const allowed = new Promise((resolve) => (proceed = resolve));
+    host.interfere(t, ({ route }) => (route === "destroySandbox" ? allowed : undefined));
     const released = provider.release(sandbox.held(), true);
     await assert.rejects(provider.execute(sandbox.params()), CLOSING);
     await assert.rejects(provider.release(sandbox.held(), true), { name: "CreateosError", message: "CreateOS lease cleanup is already in progress." });
@@ -79,6 +81,7 @@ describe("leases of real sandboxes", async () => {
     assert.equal((await provider.execute(other.params())).exitCode, 0);
     const elsewhere = { ...sandbox.params(), environmentId: "other", lease: { providerLeaseId: sandbox.id, metadata: { ...sandbox.metadata, environmentId: "other" } } };
     assert.equal((await provider.execute(elsewhere)).exitCode, 0);
+    proceed();
     await released;
   });
 
@@ -101,6 +104,18 @@ describe("leases of real sandboxes", async () => {
 });
 
 describe("leases of scripted sandboxes", () => {
+  test("the module's release is paced as the URL's first client said, a provider with other numbers is refused", async (t) => {
+    const environment = new Environment(await startEndpoint({}, { t }));
+    environment.client({ pacing: { requestsPerMinute: 100, burst: 10 } });
+    await release(environment.held(), true);
+    const range = { name: "RangeError", message: /^pacing .* 100 requests per minute .* 10$/ };
+    const provider = environment.provider({ pacing: { burst: 20 } });
+    await assert.rejects(provider.release(environment.held(), true), range);
+    await assert.rejects(provider.execute(environment.params()), range);
+    assert.throws(() => environment.client({ pacing: { burst: 20 } }), range);
+    assert.equal((await environment.run()).exitCode, 0);
+  });
+
   /** A command whose termination is never confirmed. */
   async function quarantine(environment, provider, endpoint) {
     endpoint.handlers.connect = (exchange) => exchange.fail(404);

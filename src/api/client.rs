@@ -24,11 +24,21 @@ use crate::{
 /// No JSON answer of the API is nearly this large; one that is has gone astray.
 const MAX_JSON: usize = 16 * 1024 * 1024;
 
+/// What a client's requests wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Nothing, and they are not counted.
+    Unpaced,
+    /// Their URL's budget, which has these numbers or must get them.
+    By(Pacing),
+    /// Their URL's budget, whatever its numbers: for requests whose maker had no say in them.
+    AsSet,
+}
+
 /// How persistent a client is. All durations are its own, none is a command's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `None` neither waits nor counts.
-    pub pacing: Option<Pacing>,
+    pub pace: Pace,
     /// Failures in a row of a command's output stream that are tolerated.
     pub reconnect_attempts: u32,
     /// The first delay between two of them.
@@ -43,7 +53,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            pacing: Some(Pacing::default()),
+            pace: Pace::By(Pacing::default()),
             reconnect_attempts: 3,
             reconnect_delay: Duration::from_millis(250),
             idle_timeout: Some(Duration::from_secs(300)),
@@ -209,7 +219,11 @@ impl Client {
             .or_else(|_| HeaderValue::from_bytes(text.as_bytes()))
             .map_err(|_| Fault::ApiKeyMissing)?;
         key.set_sensitive(true);
-        let pacer = options.pacing.map(|pacing| Pacer::shared(&config.api_url, pacing)).transpose()?;
+        let pacer = match options.pace {
+            Pace::Unpaced => None,
+            Pace::By(pacing) => Some(Pacer::shared(&config.api_url, pacing)?),
+            Pace::AsSet => Some(Pacer::existing(&config.api_url)),
+        };
         Ok(Self {
             key,
             account: Sha256::digest(&text).into(),

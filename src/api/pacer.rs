@@ -133,6 +133,13 @@ impl Pacer {
         Ok(pacer)
     }
 
+    /// The pacer of a URL with the numbers that it has; the default ones if nobody has asked for others.
+    pub fn existing(api_url: &str) -> Arc<Self> {
+        let mut pacers = PACERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let default = || Arc::new(Self::new(Pacing::default()));
+        Arc::clone(pacers.entry(api_url.to_owned()).or_insert_with(default))
+    }
+
     /// Waits until a request may be sent, and counts it. Dropping the future before it is ready counts nothing.
     pub async fn acquire(&self, priority: Priority) {
         let queue = match priority {

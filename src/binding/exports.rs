@@ -17,7 +17,7 @@ use super::{
     teardown,
 };
 use crate::{
-    api::client::{Client, Options, ResourceId},
+    api::client::{Client, Options, Pace, ResourceId},
     config::Config,
     error::Fault,
     lease::{
@@ -37,7 +37,10 @@ use crate::{
 type Thrown = napi::Error<String>;
 
 /// The provider behind the module's own functions: one for the whole process, worker threads included.
-static DEFAULT: LazyLock<Arc<Provider>> = LazyLock::new(|| Arc::new(Provider::new(Options::default())));
+static DEFAULT: LazyLock<Arc<Provider>> = LazyLock::new(|| {
+    // Nobody chose its numbers, so it has no say in how a URL is paced.
+    Arc::new(Provider::new(Options { pace: Pace::AsSet, ..Options::default() }))
+});
 
 #[napi]
 pub fn parse_config(raw: NativeRawConfig) -> Result<NativeConfig, Thrown> {

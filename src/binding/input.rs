@@ -7,7 +7,11 @@ use napi::bindgen_prelude::Either3;
 use napi_derive::napi;
 
 use crate::{
-    api::{client::Options, pacer::Pacing, transport::Network},
+    api::{
+        client::{Options, Pace},
+        pacer::Pacing,
+        transport::Network,
+    },
     config::{RawConfig, Setting, Staging, timeout_ms},
     error::Fault,
     lease::{
@@ -73,10 +77,10 @@ impl From<NativeOptions> for Options {
     fn from(options: NativeOptions) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         Self {
-            pacing: options
-                .requests_per_minute
-                .zip(options.burst)
-                .map(|(requests_per_minute, burst)| Pacing { requests_per_minute, burst }),
+            pace: match options.requests_per_minute.zip(options.burst) {
+                Some((requests_per_minute, burst)) => Pace::By(Pacing { requests_per_minute, burst }),
+                None => Pace::Unpaced,
+            },
             reconnect_attempts: options.reconnect_attempts,
             reconnect_delay: ms(options.reconnect_delay_ms),
             idle_timeout: (options.idle_timeout_ms > 0).then(|| ms(options.idle_timeout_ms)),

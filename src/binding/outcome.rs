@@ -84,7 +84,7 @@ pub struct NativeAttempt {
 /// What an error object is made of.
 #[napi(object, object_from_js = false)]
 pub struct NativeRejection {
-    /// The error's class: `error`, `api` or `cleanup`.
+    /// The error's class: `error`, `api`, `cleanup` or `range`.
     pub kind: String,
     pub message: String,
     pub status: Option<u32>,
@@ -97,6 +97,7 @@ pub struct NativeRejection {
 impl From<Error> for NativeRejection {
     fn from(error: Error) -> Self {
         let kind = match error.fault {
+            Fault::PacingFixed { .. } => "range",
             Fault::Api { .. } => "api",
             ref fault if fault.is_unconfirmed() => "cleanup",
             _ => "error",
