@@ -29,6 +29,15 @@ function start(program, args, env = {}) {
   return { child, seen, ended };
 }
 
+/** Waits until a program has printed something, and says what it said instead if it ends before. */
+async function printed({ child, seen, ended }, text) {
+  const over = ended.then((outcome) => {
+    throw new Error(`it ended without printing ${JSON.stringify(text)}: ${JSON.stringify(outcome)}`);
+  });
+  while (!seen.stdout.includes(text)) await Promise.race([once(child.stdout, "data"), over]);
+  over.catch(() => {});
+}
+
 /** Runs the demo to its end. */
 function demo(words, { hook = "", env } = {}) {
   return start(process.execPath, ["--input-type=module", "-e", MAIN, "--", hook, ...words], env).ended;
@@ -102,20 +111,20 @@ test("npm run demo -- CMD ARGS… keeps what a shell would split", async () => {
 });
 
 test("an interrupted command is ended in the sandbox, too", async () => {
-  const { child, seen, ended } = start(process.execPath, ["--input-type=module", "-e", MAIN, "--", "", "bash", "-c", "echo started; exec sleep 600"]);
-  while (!seen.stdout.includes("started\n")) await once(child.stdout, "data");
-  child.kill("SIGINT");
-  assert.deepEqual(await ended, { status: 130, signal: null, stdout: "started\n", stderr: "" });
+  const running = start(process.execPath, ["--input-type=module", "-e", MAIN, "--", "", "bash", "-c", "echo started; exec sleep 600"]);
+  await printed(running, "started\n");
+  running.child.kill("SIGINT");
+  assert.deepEqual(await running.ended, { status: 130, signal: null, stdout: "started\n", stderr: "" });
 });
 
 test("with an endpoint named the tour uses that one, says what it skips and deletes its sandbox", async (t) => {
   const emulator = start(process.execPath, ["emulator/cli.mjs", "--key", "k"]);
   t.after(() => emulator.child.kill());
-  while (!emulator.seen.stdout.includes("\n")) await once(emulator.child.stdout, "data");
+  await printed(emulator, "\n");
   const [url] = /http:\S+/.exec(emulator.seen.stdout) ?? [];
   const env = { CREATEOS_API_URL: `${url}/v1`, CREATEOS_API_KEY: "k", CREATEOS_SHAPE: "s-1vcpu-1gb" };
   const outcome = await demo([], { env });
-  assert.equal(outcome.status, 0, outcome.stdout);
+  assert.equal(outcome.status, 0, `${outcome.stdout}${outcome.stderr}${emulator.seen.stderr}`);
   assert.match(outcome.stdout, /a sandbox of the endpoint that CREATEOS_API_URL names/);
   const { checks, total } = summaryOf(outcome);
   assert.equal(total, "14 passed, 0 failed, 1 skipped");
