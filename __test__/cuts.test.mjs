@@ -4,7 +4,8 @@ import { describe, test } from "node:test";
 import { chunk, data, exit, LAST_CHUNK, lines, startEndpoint, STREAM_HEAD } from "./support/endpoint.mjs";
 import { Environment, recorder } from "./support/environment.mjs";
 import { execute } from "./support/package.mjs";
-import { randomFrom, SOAK } from "./support/random.mjs";
+import { randomFrom } from "./support/random.mjs";
+import { SOAK } from "./support/soak.mjs";
 
 /** Mixed output of both streams, with characters that fall apart between frames, and an exit code. */
 const FRAMES = [

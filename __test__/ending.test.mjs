@@ -96,25 +96,28 @@ describe("the end of a command", async () => {
     assert.deepEqual([result.timedOut, result.stdout], [false, "late\n"]);
   });
 
-  for (const [what, reason, timedOut] of [
-    ["no reason", undefined, false],
-    ["a TimeoutError", new DOMException("late", "TimeoutError"), true],
-    ["an AbortError", new DOMException("enough", "AbortError"), false],
-    ["an error named TimeoutError", Object.assign(new Error("late"), { name: "TimeoutError" }), true],
-    ["any object named TimeoutError", { name: "TimeoutError" }, true],
-    ["an error", new Error("mine"), false],
-    ["a string", "TimeoutError", false],
-    ["null", null, false],
-    ["a number", 0, false],
-    ["a symbol", Symbol("TimeoutError"), false],
-  ]) {
-    test(`an abort with ${what} is ${timedOut ? "a timeout" : "a cancellation"}`, async () => {
-      const { signal, log } = abortOn("up", reason);
-      const running = sandbox.run(bash("echo up; sleep 600"), { signal, log });
-      if (timedOut) assert.deepEqual([(await running).timedOut, (await running).stdout], [true, "up\n"]);
-      else await assert.rejects(running, CANCELLED);
-    });
-  }
+  // Each takes the second of grace that a tree has; they need not wait for each other.
+  describe("by its reason", { concurrency: 4 }, () => {
+    for (const [what, reason, timedOut] of [
+      ["no reason", undefined, false],
+      ["a TimeoutError", new DOMException("late", "TimeoutError"), true],
+      ["an AbortError", new DOMException("enough", "AbortError"), false],
+      ["an error named TimeoutError", Object.assign(new Error("late"), { name: "TimeoutError" }), true],
+      ["any object named TimeoutError", { name: "TimeoutError" }, true],
+      ["an error", new Error("mine"), false],
+      ["a string", "TimeoutError", false],
+      ["null", null, false],
+      ["a number", 0, false],
+      ["a symbol", Symbol("TimeoutError"), false],
+    ]) {
+      test(`an abort with ${what} is ${timedOut ? "a timeout" : "a cancellation"}`, async () => {
+        const { signal, log } = abortOn("up", reason);
+        const running = sandbox.run(bash("echo up; sleep 600"), { signal, log });
+        if (timedOut) assert.deepEqual([(await running).timedOut, (await running).stdout], [true, "up\n"]);
+        else await assert.rejects(running, CANCELLED);
+      });
+    }
+  });
 
   test("AbortSignal.timeout is a timeout, alone and as one of many", async () => {
     const alone = await sandbox.run(bash("sleep 600"), { signal: AbortSignal.timeout(200) });

@@ -5,7 +5,8 @@ import { describe, test } from "node:test";
 import { chunk, exit, LAST_CHUNK, lines, startEndpoint, STREAM_HEAD } from "./support/endpoint.mjs";
 import { Environment } from "./support/environment.mjs";
 import { execute } from "./support/package.mjs";
-import { randomFrom, SOAK } from "./support/random.mjs";
+import { randomFrom } from "./support/random.mjs";
+import { SOAK } from "./support/soak.mjs";
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 

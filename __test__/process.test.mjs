@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { data, startEndpoint } from "./support/endpoint.mjs";
 import { runProgram, startProgram } from "./support/program.mjs";
 import { SECRET } from "./support/secrets.mjs";
+import { SOAK } from "./support/soak.mjs";
 
 const NAMES = [
   "CreateosApiError", "CreateosCleanupError", "CreateosClient", "CreateosError", "CreateosProvider", "createProvider", "execute",
@@ -81,21 +82,22 @@ describe("the process", async () => {
     assert.deepEqual([code, stdout, stderr], [0, "", ""]);
   });
 
-  // Each 34 times, a few at a time: a crash at the end of a process is a race.
+  // Again and again, two at a time: a crash at the end of a process is a race.
+  const TIMES = SOAK ? 100 : 26;
   for (const [what, statement, expected] of [
     ["process.exit(3) in the middle of a stream", "setTimeout(() => process.exit(3), 20 * Math.random());", { code: 3, signal: null }],
     ["an uncaught exception in the middle of a stream", "process.on('uncaughtExceptionMonitor', () => {}); setTimeout(() => { throw new Error('mine'); }, 20 * Math.random());", { code: 1, signal: null }],
     ["SIGTERM in the middle of a stream", "setTimeout(() => process.kill(process.pid, 'SIGTERM'), 20 * Math.random());", { code: null, signal: "SIGTERM" }],
     ["process.exit(3) from within a log call", "exitIn = Math.floor(10 * Math.random()) + 1;", { code: 3, signal: null }],
   ]) {
-    test(`${what} ends the process as it was asked to, 34 times of 34`, async () => {
+    test(`${what} ends the process as it was asked to, ${TIMES} times of ${TIMES}`, async () => {
       const source = `
         let calls = 0, exitIn = 0;
         const log = () => { if (++calls === exitIn) process.exit(3); if (calls === 1) begin(); };
         const begin = () => { ${statement.startsWith("exitIn") ? "" : statement} };
         ${statement.startsWith("exitIn") ? statement : ""}
         for (let i = 0; i < 3; i++) run({}, log);`;
-      for (let round = 0; round < 17; round++) {
+      for (let round = 0; round < TIMES / 2; round++) {
         for (const { code, signal, stderr } of await Promise.all([runProgram(source, endpoint), runProgram(source, endpoint)])) {
           assert.deepEqual({ code, signal }, expected, stderr);
           assert.doesNotMatch(stderr, /panicked|FATAL|fatal error|Segmentation/);

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { data, exit, HEALTHY, startEndpoint } from "./support/endpoint.mjs";
 import { Environment } from "./support/environment.mjs";
 import { execute } from "./support/package.mjs";
-import { SOAK } from "./support/random.mjs";
+import { SOAK } from "./support/soak.mjs";
 
 const CANCELLED = "CreateOS command was cancelled.";
 const CREATION = "CreateOS process creation could not be confirmed; destroy the lease before reusing it.";

@@ -123,7 +123,7 @@ describe("a blocked event loop", async () => {
       import { createHash } from "node:crypto";
       const one = async () => {
         const hash = createHash("sha256");
-        await run({}, (stream, text) => { block(5); hash.update(text); });
+        await run({}, (stream, text) => { block(1); hash.update(text); });
         return hash.digest("hex");
       };
       process.stdout.write(JSON.stringify(await Promise.all([one(), one(), one(), one()])));`, endpoint);

@@ -4,21 +4,28 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { data, startEndpoint } from "./support/endpoint.mjs";
 import { emulatorForFile, until } from "./support/sandbox.mjs";
-import { runProgram } from "./support/program.mjs";
+import { runProgram, startProgram } from "./support/program.mjs";
+import { SOAK } from "./support/soak.mjs";
 
-/** Rounds of eight workers; 100 with `CREATEOS_TEST_SOAK=1`. */
-const ROUNDS = process.env.CREATEOS_TEST_SOAK ? 100 : 12;
+/** Rounds of eight workers. */
+const ROUNDS = SOAK ? 100 : 12;
 
-/** A worker that streams for ever and says so after its first output; `provider` decides by which call. */
+/** A worker with three commands that stream for ever; it says so once all of them have printed something. */
 const WORKER = `
   const { workerData, parentPort } = require("node:worker_threads");
   const addon = require(workerData.root + "/index.js");
   const { config, params } = workerData;
-  let told = false;
-  const log = () => { if (!told) parentPort.postMessage("streaming"); told = true; };
+  let streaming = 0;
+  const logger = () => {
+    let first = true;
+    return () => {
+      if (first && ++streaming === 3) parentPort.postMessage("streaming");
+      first = false;
+    };
+  };
   const provider = addon.createProvider({ pacing: false });
   const client = new addon.CreateosClient(addon.parseConfig(config), { pacing: false });
-  for (let i = 0; i < 3; i++) (i === 0 ? provider.execute(params, log) : addon.execute(client, params, null, log)).catch(() => {});`;
+  for (let i = 0; i < 3; i++) (i === 0 ? provider.execute(params, logger()) : addon.execute(client, params, null, logger())).catch(() => {});`;
 
 const SPAWN = `
   import { Worker } from "node:worker_threads";
@@ -55,14 +62,15 @@ describe("worker threads", async () => {
 
   test("the commands of a terminated worker are ended at the endpoint", async (t) => {
     const mine = await startEndpoint({ connect: endpoint.handlers.connect }, { t });
-    const { code, stderr } = await runProgram(`${SPAWN}
+    const { child, exited } = startProgram(`${SPAWN}
       const { worker, streaming } = spawn();
       await streaming;
       await worker.terminate();
-      // The main thread goes on, and so does what the worker left to be ended.
-      await new Promise((resolve) => setTimeout(resolve, 1000));`, mine);
-    assert.deepEqual([code, stderr], [0, ""]);
-    assert.equal(mine.of("create").length, mine.of("terminate").length);
+      // The main thread goes on, and so does the end of what the worker left.
+      setInterval(() => {}, 1000);`, mine);
+    await mine.seen("terminate", 3);
+    child.kill();
+    assert.deepEqual([(await exited).stderr, mine.of("create").length, mine.of("terminate").length], ["", 3, 3]);
   });
 
   test("a process that ends while workers stream ends as it was asked to", async () => {
@@ -95,13 +103,16 @@ describe("worker threads", async () => {
     const host = await emulatorForFile();
     test("the processes of a terminated worker are gone", async () => {
       const sandbox = await host.sandbox();
-      const { code, stderr } = await runProgram(`${SPAWN}
+      const { child, exited, printed } = startProgram(`${SPAWN}
         const { worker, streaming } = spawn();
         await streaming;
         await worker.terminate();
-        await new Promise((resolve) => setTimeout(resolve, 3000));`, host, { lease: sandbox.id });
-      assert.deepEqual([code, stderr], [0, ""]);
+        process.stdout.write("terminated");
+        setInterval(() => {}, 1000);`, host, { lease: sandbox.id });
+      await printed("terminated");
       await until(async () => (await host.emulator.hostPids()).length === 0, "processes were left");
+      child.kill();
+      await exited;
     });
   });
 });

@@ -10,6 +10,3 @@ export function randomFrom(seed) {
     return (state >>> 0) % n;
   };
 }
-
-/** Every test that is cut short by default runs in full with `CREATEOS_TEST_SOAK=1`. */
-export const SOAK = Boolean(process.env.CREATEOS_TEST_SOAK);
