@@ -110,10 +110,10 @@ test("the emulator's page has code that runs", async () => {
 test("each message of the code is in the README's tables once, and there is no other", () => {
   const source = read("src/error.rs");
   const faults = source.slice(source.indexOf("pub enum Fault {"), source.indexOf("impl Fault {"));
-  const messages = [...faults.matchAll(/#\[error\("(.*)"\)\]/g)].map(([, message]) => message.replaceAll(/\{\w+\}/g, "…"));
+  const messages = [...faults.matchAll(/#\[error\(\s*"([^"]*)"\s*\)\]/g)].map(([, message]) => message.replaceAll(/\\\n\s*/g, "").replaceAll(/\{\w+\}/g, "…"));
   const errors = README.slice(README.indexOf("\n## Errors\n"), README.indexOf("\n## What is guaranteed\n"));
   const rows = [...errors.matchAll(/^\| `(.*?)` \| (.+) \|$/gm)];
-  const documented = rows.map(([, message]) => message.replaceAll(/\b(NAME|STATUS|OPERATION|STATE|N)\b/g, "…"));
+  const documented = rows.map(([, message]) => message.replaceAll(/\b(NAME|STATUS|OPERATION|STATE|SANDBOX|REASON|N)\b/g, "…"));
   assert.ok(messages.length > 40);
   assert.deepEqual(documented.toSorted(), messages.toSorted());
   for (const [, message, remedy] of rows) assert.ok(remedy.length > 8, message);
