@@ -144,23 +144,25 @@ impl Registry {
     }
 
     /// Refuses commands from now on, stops what runs and lets its cleanup take until `cleanup_until`. The future waits for
-    /// it, no longer than `until`.
+    /// it, no longer than `until`, and not for what is never refused and begins later.
     pub fn shut_down(
         self: &Arc<Self>,
         cleanup_until: Instant,
         until: Instant,
     ) -> impl Future<Output = ()> + Send + use<> {
         let registry = self.clone();
-        {
+        let later = {
             let mut state = self.state();
             state.shut_down = true;
             for Work { stop, .. } in state.leases.values().flat_map(|lease| lease.running.values()) {
                 stop.hurry(cleanup_until);
                 stop.stop(Reason::Cancelled);
             }
-        }
+            state.next_run
+        };
         async move {
-            let idle = registry.wait(|state| state.leases.values().all(|lease| lease.running.is_empty()));
+            let idle = registry
+                .wait(|state| state.leases.values().flat_map(|lease| lease.running.keys()).all(|&run| run >= later));
             // What takes longer still ends by its own bound; a worker that shuts down cannot wait for it.
             let _ = timeout_at(until, idle).await;
         }
@@ -254,10 +256,14 @@ pub struct Closing {
 impl Closing {
     /// Ends what runs on the lease and waits until it has.
     pub async fn stop_running(&self) {
-        for Work { stop, .. } in self.registry.state().lease(&self.key).running.values() {
-            stop.stop(Reason::Cancelled);
-        }
-        let idle = |state: &State| state.leases.get(&self.key).is_none_or(|lease| lease.running.is_empty());
+        let idle = |state: &State| {
+            let running = state.leases.get(&self.key).map(|lease| &lease.running);
+            // Looked at again whenever something has ended: what is never refused may have begun meanwhile.
+            for Work { stop, .. } in running.into_iter().flat_map(HashMap::values) {
+                stop.stop(Reason::Cancelled);
+            }
+            running.is_none_or(HashMap::is_empty)
+        };
         self.registry.wait(idle).await;
     }
 

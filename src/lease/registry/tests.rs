@@ -68,6 +68,39 @@ async fn a_release_is_the_only_one_stops_what_runs_and_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_ends_what_begins_while_it_waits() {
+    let registry = Arc::new(Registry::default());
+    let [first, second] = [(); 2].map(|()| Arc::<Stop>::default());
+    let run = registry.begin(key("a"), Admission::Always, first.clone()).unwrap();
+    let closing = registry.close(key("a")).unwrap();
+    let commands = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            first.stopped().await;
+            let late = registry.begin(key("a"), Admission::Always, second.clone()).unwrap();
+            drop(run);
+            let reason = second.stopped().await;
+            drop(late);
+            reason
+        }
+    });
+    closing.stop_running().await;
+    assert_eq!(commands.await.unwrap(), Reason::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_what_begins_later() {
+    let registry = Arc::new(Registry::default());
+    let start = Instant::now();
+    let shut_down = registry.shut_down(start, start + Duration::from_secs(9));
+    let stop = Arc::<Stop>::default();
+    let _late = registry.begin(key("a"), Admission::Always, stop.clone()).unwrap();
+    shut_down.await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    tokio::time::timeout(Duration::from_secs(60), stop.stopped()).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_stops_everything_and_waits_no_longer_than_it_may() {
     let registry = Arc::new(Registry::default());
     let stop = Arc::<Stop>::default();
