@@ -26,11 +26,13 @@ const LONGEST_OWN_DELAY: Duration = Duration::from_secs(2);
 /// The termination of one process tree, with what was tried so far.
 pub struct Termination {
     details: Details,
+    /// A request was sent and is not answered yet.
+    asking: bool,
 }
 
 impl Default for Termination {
     fn default() -> Self {
-        Self { details: Details::new(Operation::ProcessCleanup) }
+        Self { details: Details::new(Operation::ProcessCleanup), asking: false }
     }
 }
 
@@ -43,8 +45,10 @@ impl Termination {
             // Alone: the connection that the output came over may be the very one that no longer works.
             let call = Call::delete(Operation::ProcessCleanup, path.clone()).alone();
             client.turn(call.priority).await;
+            self.asking = true;
             let unanswered = Err(CallError::Unanswered { failure: Failure::Timeout, tries: 1 });
             let answer = timeout(ANSWER_WITHIN, client.data_now(call)).await.unwrap_or(unanswered);
+            self.asking = false;
             let retry_after = match answer {
                 Ok(data) if data.get("tree_exited") == Some(&Value::Bool(true)) => return Ok(()),
                 Ok(_) => {
@@ -79,7 +83,10 @@ impl Termination {
         }
     }
 
-    pub fn unconfirmed(self) -> Error {
+    pub fn unconfirmed(mut self) -> Error {
+        if self.asking {
+            self.details.push(Attempt::Failure(Failure::Timeout));
+        }
         Error::new(Fault::CleanupUnconfirmed, self.details)
     }
 }

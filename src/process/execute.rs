@@ -19,7 +19,7 @@ use crate::{
         client::{Call, CallError, Client, ResourceId},
         pacer::Priority,
     },
-    error::{Details, Error, Fault, Operation},
+    error::{Details, Error, Failure, Fault, Operation},
     stream::frame::Exit,
 };
 
@@ -149,7 +149,9 @@ impl Run<'_> {
 
     fn interrupted(&self, reason: Reason) -> Result<Outcome, Error> {
         match reason {
-            _ if self.creating => Err(Error::new(Fault::CreationUnconfirmed, Details::new(Operation::ProcessCreation))),
+            _ if self.creating => {
+                Err(unconfirmed_creation(&CallError::Unanswered { failure: Failure::Timeout, tries: 1 }))
+            }
             Reason::Timeout => Ok(Outcome::TimedOut),
             Reason::Cancelled => Err(Fault::Cancelled.into()),
         }
