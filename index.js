@@ -79,8 +79,9 @@ async function settled(caller, start) {
     return outcome;
   } catch (error) {
     if (!(error instanceof CreateosError || error instanceof RangeError)) throw error;
-    const { stack } = at;
-    Object.defineProperty(error, "stack", { value: `${error.name}: ${error.message}${stack.slice(stack.indexOf("\n"))}`, configurable: true, writable: true });
+    // Whatever `Error.stackTraceLimit` and `Error.prepareStackTrace` have made of it.
+    const [, trace = ""] = /^.*?(\n.*)$/s.exec(at.stack) ?? [];
+    Object.defineProperty(error, "stack", { value: `${error.name}: ${error.message}${trace}`, configurable: true, writable: true });
     throw error;
   }
 }
@@ -496,11 +497,11 @@ class CreateosProvider {
     return { providerLeaseId: params.providerLeaseId, metadata: { ...params.leaseMetadata, resumedLease: true } };
   }
 
-  releaseLease(params) {
+  async releaseLease(params) {
     return released(this.releaseLease, this.#native, params, false);
   }
 
-  destroyLease(params) {
+  async destroyLease(params) {
     return released(this.destroyLease, this.#native, params, true);
   }
 
@@ -509,11 +510,11 @@ class CreateosProvider {
     return { cwd: workspace, metadata: { provider: "createos", remoteCwd: workspace } };
   }
 
-  syncIn(params, warn, signal) {
+  async syncIn(params, warn, signal) {
     return synced(this.syncIn, this.#native, params, false, warn, signal);
   }
 
-  syncOut(params, warn, signal) {
+  async syncOut(params, warn, signal) {
     return synced(this.syncOut, this.#native, params, true, warn, signal);
   }
 
