@@ -1,7 +1,7 @@
 // Files of a sandbox, read and written in the sandbox's own view: symbolic links lead where they would lead a command.
 // Bodies are streamed and never held whole.
 import { createWriteStream } from "node:fs";
-import { lstat, mkdir, open, readlink } from "node:fs/promises";
+import { lstat, mkdir, open, readlink, rm } from "node:fs/promises";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { Failure } from "../failure.mjs";
@@ -17,7 +17,11 @@ export async function upload(call) {
   const file = await resolve(sandbox.rootPath, requested(query));
   await judged(async () => {
     await mkdir(path.dirname(file), { recursive: true });
-    await pipeline(req, createWriteStream(file, { mode: 0o644 }));
+    // An upload that is cut leaves no half of a file.
+    await pipeline(req, createWriteStream(file, { mode: 0o644 })).catch(async (error) => {
+      await rm(file, { force: true });
+      throw error;
+    });
   });
   success({});
 }
