@@ -9,7 +9,6 @@
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, stripVTControlCharacters } from "node:util";
@@ -21,9 +20,6 @@ const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const TESTS = path.join(ROOT, "__test__");
 /** Runs npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
 const INSTALL = "install.test.mjs";
-
-/** Test files at a time. Most of them wait for endpoints and processes more than they compute. */
-const CONCURRENCY = Math.max(2, availableParallelism());
 
 /**
  * @typedef {{passed: number, failed: number, skipped: number}} Count
@@ -97,8 +93,9 @@ async function types(extra) {
 async function nodeTests(node, files, extra) {
   const env = cleanEnvironment();
   env.PATH = `${path.dirname(node)}${path.delimiter}${env.PATH ?? ""}`;
-  // A test that waits for what never comes must not hold everything up.
-  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", `--test-concurrency=${CONCURRENCY}`, ...extra, ...files.map((file) => path.join("__test__", file))];
+  // One file at a time: some kill whole process trees, some measure time. And a test that waits for what never comes must
+  // not hold everything up.
+  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", "--test-concurrency=1", ...extra, ...files.map((file) => path.join("__test__", file))];
   const { status, lines } = await run(node, args, env);
   const count = countNode(lines);
   return { status: status === 0 && count.passed + count.failed === 0 ? 1 : status, count };
