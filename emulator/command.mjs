@@ -6,7 +6,7 @@
 import { spawn } from "node:child_process";
 import { closeSync, readSync } from "node:fs";
 import { Socket } from "node:net";
-import { childrenOf, innerPid, namespaceOf } from "./proc.mjs";
+import { childrenOf, holdNamespace, innerPid, namespaceOf } from "./proc.mjs";
 import { sendSignal } from "./signals.mjs";
 
 // Runs inside the sandbox before the command: it changes directory, reports, and waits for the word to begin, so that
@@ -34,6 +34,8 @@ export class Command {
   #outputs = {};
   #stdin;
   #mark = null;
+  /** Keeps the namespace that is the mark, or a stranger's tree could get it while this one is still asked about. */
+  #held = null;
   #table;
   #markedBy;
   #treeGone = false;
@@ -116,6 +118,7 @@ export class Command {
         this.hostPid = this.#markedBy ? childrenOf(child.pid)[0] ?? 0 : child.pid;
         this.pid = innerPid(this.hostPid);
         this.#mark = this.#markedBy ? namespaceOf(this.hostPid, this.#markedBy) : id;
+        if (this.#markedBy) this.#held = holdNamespace(this.hostPid, this.#markedBy);
         control.write("\n");
         resolve();
       });
@@ -129,6 +132,8 @@ export class Command {
     onExit(exit);
     // A daemon that is left may go on writing; its output is read, so that it does not stall, and dropped.
     for (const { socket } of Object.values(this.#outputs)) socket.resume();
+    // Most trees end with their leader, and what is held for them need not wait until somebody asks.
+    void this.tree();
   }
 
   /** Reads what the leader wrote before it ended; a daemon that holds the pipe open cannot make this wait. */
@@ -192,6 +197,9 @@ export class Command {
     // before its turn: once more, then.
     const again = await look();
     if (again.length === 0) {
+      // Others may have asked at the same time.
+      if (this.#held !== null) closeSync(this.#held);
+      this.#held = null;
       this.#treeGone = true;
       this.#closePipes();
     }

@@ -1,7 +1,7 @@
 // What the kernel says about processes, read from /proc: who lives, whose child it is, which namespaces it is in.
 // Reading the whole table is the expensive part, so one reading serves everybody who asked before it began.
 // It only reads; signals are sent by those who ask.
-import { readFileSync, readdirSync, readlinkSync } from "node:fs";
+import { openSync, readFileSync, readdirSync, readlinkSync } from "node:fs";
 
 /** The shortest time between two readings of the table. */
 const INTERVAL_MS = 10;
@@ -123,6 +123,20 @@ export function namespaceOf(pid, kind) {
     return readlinkSync(`/proc/${pid}/ns/${kind}`);
   } catch {
     return "";
+  }
+}
+
+/**
+ * Keeps a process's namespace from going with its last process: the kernel would give its number to another one.
+ * @param {number} pid
+ * @param {string} kind
+ * @returns {number | null} a descriptor to close in the end; `null` if the process is gone already
+ */
+export function holdNamespace(pid, kind) {
+  try {
+    return openSync(`/proc/${pid}/ns/${kind}`, "r");
+  } catch {
+    return null;
   }
 }
 
