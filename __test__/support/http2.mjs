@@ -58,7 +58,11 @@ class Http2Endpoint extends Endpoint {
       stream.on("error", () => {});
       const [transport, connection] = transports.get(stream.session.socket.remotePort);
       const chunks = [];
-      for await (const chunk of stream) chunks.push(chunk);
+      try {
+        for await (const chunk of stream) chunks.push(chunk);
+      } catch {
+        return; // The client took its request back.
+      }
       const { ":method": method, ":path": path, ...rest } = headers;
       const alpn = stream.session.alpnProtocol;
       await this.take(new Http2Exchange({ method, path, headers: rest, body: Buffer.concat(chunks), connection, alpn, socket: transport, transport, stream2: stream }));
