@@ -89,11 +89,15 @@ describe("leases of real sandboxes", async () => {
     const sandbox = await host.sandbox();
     const provider = sandbox.provider();
     const starts = Array.from({ length: 5 }, () => awaiting("up"));
-    const ended = starts.map(({ log }) => assert.rejects(provider.execute(sandbox.params(bash("echo up; sleep 600")), log), CANCELLED));
+    let answered = 0;
+    const ended = starts.map(async ({ log }) => {
+      await assert.rejects(provider.execute(sandbox.params(bash("echo up; sleep 600")), log).finally(() => answered++), CANCELLED);
+    });
     await Promise.all(starts.map(({ seen }) => seen));
     const shut = provider.shutdown();
     await assert.rejects(provider.execute(sandbox.params()), CLOSING, "at once");
     assert.equal(await shut, undefined);
+    assert.equal(answered, starts.length, "a shutdown is over when every caller has been told");
     await Promise.all(ended);
     assert.deepEqual(await host.emulator.hostPids(), []);
     await assert.rejects(provider.execute(sandbox.params()), CLOSING);
