@@ -195,7 +195,6 @@ export interface AcquireLeaseParams extends ScopeParams {
   runId: string;
   /** Refused unless absent: a sandbox has no expiry that could be guaranteed. */
   requestedExpiresAt?: string | null;
-  [key: string]: unknown;
 }
 
 /** The SDK's `PluginEnvironmentResumeLeaseParams`. */
