@@ -1,11 +1,13 @@
 #!/usr/bin/env node
 // Owns `npm test`: installs and builds what is missing, runs every step, and closes with what came of each and the total.
 //
-//   npm test                          everything
-//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, js, install; ARGs go to the step's own program
+//   npm test                          everything but the plugin
+//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, js, install, plugin; ARGs go to the step's own program
 //   npm test -- NAME...               the JavaScript tests in whose file names one of these occurs
 //   npm run test:node -- 24           the JavaScript tests on that Node.js: a major version, fetched from the registry
 //                                     once, or a path. The addon is the one that is there: nothing is built for it.
+//   npm run test:plugin               the packed package in plugin/, with the real SDK on the Node.js that it asks for, and
+//                                     the emulator with public clients; fetches all of them, so `npm test` leaves it out
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -14,12 +16,15 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { BuildError, build } from "./build.mjs";
 import { cleanEnvironment, ensureDependencies, fetchNode } from "./npm.mjs";
+import { withInstalledPlugin } from "./plugin.mjs";
 import { missingTool } from "./toolchain.mjs";
 
 const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const TESTS = path.join(ROOT, "__test__");
 /** Runs npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
 const INSTALL = "install.test.mjs";
+/** The Node.js that Paperclip's SDK asks for. */
+const PLUGIN_NODE = "24";
 
 /**
  * @typedef {{passed: number, failed: number, skipped: number}} Count
@@ -30,13 +35,13 @@ const INSTALL = "install.test.mjs";
  * Runs a program, its output passing through, and gives its exit status and the lines it printed.
  * @param {string} program
  * @param {string[]} args
- * @param {NodeJS.ProcessEnv} [env]
+ * @param {{env?: NodeJS.ProcessEnv, cwd?: string}} [where]
  * @returns {Promise<{status: number | null, lines: string[]}>}
  */
-function run(program, args, env = cleanEnvironment()) {
+function run(program, args, { env = cleanEnvironment(), cwd = ROOT } = {}) {
   return new Promise((resolve, reject) => {
     const colour = process.stdout.isTTY && !process.env.NO_COLOR ? { FORCE_COLOR: "1", CARGO_TERM_COLOR: "always" } : {};
-    const child = spawn(program, args, { cwd: ROOT, env: { ...env, ...colour }, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(program, args, { cwd, env: { ...env, ...colour }, stdio: ["ignore", "pipe", "inherit"] });
     let text = "";
     child.stdout.setEncoding("utf8").on("data", (chunk) => {
       process.stdout.write(chunk);
@@ -85,20 +90,36 @@ async function types(extra) {
   return { status: count.failed, count };
 }
 
+/** The tests of a folder, by their file names. @param {string} folder */
+const testsIn = (folder) => readdirSync(folder).filter((file) => /\.test\.m?js$/.test(file)).sort();
+
 /**
  * @param {string} node
  * @param {string[]} files
  * @param {string[]} extra
+ * @param {string} [folder]
  */
-async function nodeTests(node, files, extra) {
+async function nodeTests(node, files, extra, folder = TESTS) {
   const env = cleanEnvironment();
   env.PATH = `${path.dirname(node)}${path.delimiter}${env.PATH ?? ""}`;
   // One file at a time: some kill whole process trees, some measure time. And a test that waits for what never comes must
   // not hold everything up.
-  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", "--test-concurrency=1", ...extra, ...files.map((file) => path.join("__test__", file))];
-  const { status, lines } = await run(node, args, env);
+  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", "--test-concurrency=1", ...extra, ...files.map((file) => path.join(folder, file))];
+  const { status, lines } = await run(node, args, { env, cwd: path.dirname(folder) });
   const count = countNode(lines);
   return { status: status === 0 && count.passed + count.failed === 0 ? 1 : status, count };
+}
+
+/** @param {string[]} extra */
+async function plugin(extra) {
+  const node = fetchNode(ROOT, PLUGIN_NODE);
+  return withInstalledPlugin(ROOT, node, async ({ plugin, clients }) => {
+    console.log("tsc --strict: ok");
+    /** @type {Array<{status: number | null, count: Count}>} */
+    const ran = [{ status: 0, count: { passed: 1, failed: 0, skipped: 0 } }];
+    for (const folder of [path.join(plugin, "test"), clients]) ran.push(await nodeTests(node, testsIn(folder), extra, folder));
+    return { status: ran.find(({ status }) => status !== 0)?.status ?? 0, count: sum(ran.map(({ count }) => count)) };
+  });
 }
 
 /**
@@ -135,7 +156,7 @@ async function main() {
   if (build()) console.log("The addon was built.");
 
   const node = values.node === undefined ? process.execPath : nodeFor(values.node);
-  const present = readdirSync(TESTS).filter((file) => /\.test\.m?js$/.test(file)).sort();
+  const present = testsIn(TESTS);
   const suite = present.filter((file) => file !== INSTALL);
   const title = values.node === undefined ? "js" : `js on Node.js ${values.node}`;
   /** @type {Record<string, () => Promise<Outcome>>} */
@@ -144,7 +165,9 @@ async function main() {
     types: () => timed("types", () => types(extra)),
     js: () => timed(title, () => nodeTests(node, suite, extra)),
     install: () => timed("install", () => nodeTests(node, [INSTALL], extra)),
+    plugin: () => timed("plugin", () => plugin(extra)),
   };
+  const { plugin: _, ...usual } = steps;
   const chosen = positionals.filter((name) => name in steps);
   const filters = positionals.filter((name) => !(name in steps));
   const found = present.filter((file) => filters.some((filter) => file.includes(filter)));
@@ -153,22 +176,24 @@ async function main() {
   }
   const plan = chosen.map((name) => steps[name]);
   if (found.length > 0) plan.push(() => timed(title, () => nodeTests(node, found, extra)));
-  if (plan.length === 0) plan.push(...(values.node === undefined ? Object.values(steps) : [steps.js]));
+  if (plan.length === 0) plan.push(...(values.node === undefined ? Object.values(usual) : [steps.js]));
 
   /** @type {Outcome[]} */
   const outcomes = [];
   for (const step of plan) outcomes.push(await step());
 
   console.log("");
-  const total = { passed: 0, failed: 0, skipped: 0 };
   for (const { name, ok, seconds, count } of outcomes) {
     console.log(`${ok ? "ok    " : "FAILED"} ${name}: ${describe(count)} (${seconds.toFixed(1)} s)`);
-    total.passed += count.passed;
-    total.failed += count.failed;
-    total.skipped += count.skipped;
   }
-  console.log(describe(total));
+  console.log(describe(sum(outcomes.map(({ count }) => count))));
   process.exitCode = outcomes.every(({ ok }) => ok) ? 0 : 1;
+}
+
+/** @param {Count[]} counts @returns {Count} */
+function sum(counts) {
+  const of = (/** @type {keyof Count} */ what) => counts.reduce((total, count) => total + count[what], 0);
+  return { passed: of("passed"), failed: of("failed"), skipped: of("skipped") };
 }
 
 /** @param {Count} count */
