@@ -402,7 +402,7 @@ function executionOf(params) {
   return [leaseScopeOf(params), commandOf(params)];
 }
 
-function execute(client, params, signal, log) {
+async function execute(client, params, signal, log) {
   return moduleCalls.add(executed(client, params, signal, log));
 }
 
@@ -476,7 +476,7 @@ class CreateosProvider {
     this.#native = new native.NativeProvider(optionsOf(options));
   }
 
-  execute(params, log, signal) {
+  async execute(params, log, signal) {
     return this.#calls.add(this.#execute(params, log, signal));
   }
 
@@ -501,7 +501,7 @@ class CreateosProvider {
     }
   }
 
-  probe(params) {
+  async probe(params) {
     return this.#calls.add(this.#probe(params));
   }
 
@@ -510,7 +510,7 @@ class CreateosProvider {
     return { ok, summary };
   }
 
-  acquireLease(params) {
+  async acquireLease(params) {
     return this.#calls.add(this.#acquireLease(params));
   }
 
@@ -528,7 +528,7 @@ class CreateosProvider {
     };
   }
 
-  resumeLease(params) {
+  async resumeLease(params) {
     return this.#calls.add(this.#resumeLease(params));
   }
 
@@ -554,11 +554,11 @@ class CreateosProvider {
     return { cwd: workspace, metadata: { provider: "createos", remoteCwd: workspace } };
   }
 
-  syncIn(params, warn, signal) {
+  async syncIn(params, warn, signal) {
     return this.#calls.add(synced(this.syncIn, this.#native, params, false, warn, signal));
   }
 
-  syncOut(params, warn, signal) {
+  async syncOut(params, warn, signal) {
     return this.#calls.add(synced(this.syncOut, this.#native, params, true, warn, signal));
   }
 
