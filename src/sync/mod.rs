@@ -8,12 +8,14 @@
 //! - [`pack`] and [`unpack`]: a host directory ↔ an archive; [`promote`]: what was unpacked → its place.
 //! - [`host`]: what of the host's file system is not the same everywhere, and what its failures are called.
 //! - [`pipe`]: bytes between blocking file work and the network.
-//! - [`transfer`]: a batch, step by step.
+//! - [`transfer`]: a batch, step by step, by way of `inbound` and `outbound`.
 
 pub mod archive;
 pub mod batch;
 pub mod exclude;
 mod host;
+mod inbound;
+mod outbound;
 pub mod pack;
 mod pipe;
 mod promote;
