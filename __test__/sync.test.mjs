@@ -9,6 +9,7 @@ import { CreateosCleanupError } from "../index.js";
 import { makeTar } from "./conformance/server.mjs";
 import { startProgram } from "./support/emulator.mjs";
 import { Host, temporary, tree, WORKSPACE } from "./support/lease.mjs";
+import { SOAK } from "./support/soak.mjs";
 
 const COMMAND_FAILED = "CreateOS transfer command failed.";
 const UNSAFE = "CreateOS archive contains unsafe entries or exceeds the extraction limit.";
@@ -507,7 +508,7 @@ async function peak() {
   return /VmHWM:\s+(\d+)/.exec(status)[1] / 1024;
 }
 
-const LARGE_MIB = Number(process.env.CREATEOS_TEST_SYNC_MIB ?? 256);
+const LARGE_MIB = SOAK ? 2048 : 256;
 
 test(`${LARGE_MIB} MiB of files travel both ways in a few MiB of memory`, { skip: process.platform !== "linux" && "memory is measured by /proc" }, async (t) => {
   const { url, key } = await startProgram(t);
