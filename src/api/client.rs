@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
+    envelope,
     pacer::{Pacer, Pacing, Priority, retry_after},
     transport::{Network, Reuse, Transport},
 };
@@ -281,7 +282,7 @@ impl Client {
             }
             body.extend_from_slice(&chunk);
         }
-        open_envelope(&body).map_err(CallError::Invalid)
+        envelope::open(&body).map_err(CallError::Invalid)
     }
 
     fn request(&self, call: Call) -> Result<Request, CallError> {
@@ -331,46 +332,6 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn open_envelope(body: &[u8]) -> Result<Map<String, Value>, Fault> {
-    // Like every reader of the web's JSON: bytes that are not UTF-8 count as U+FFFD, a byte order mark as nothing.
-    let (text, _) = encoding_rs::UTF_8.decode_with_bom_removal(body);
-    let Ok(Value::Object(mut envelope)) = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mended(&text)))
-    else {
-        return Err(Fault::JsonInvalid);
-    };
-    if envelope.get("status").and_then(Value::as_str) != Some("success") {
-        return Err(Fault::ResponseUnsuccessful);
-    }
-    match envelope.remove("data") {
-        Some(Value::Object(data)) => Ok(data),
-        _ => Err(Fault::ResponseInvalid),
-    }
-}
-
-/// The same JSON with U+FFFD for each escaped half of a surrogate pair, which JavaScript takes and serde_json does not.
-fn mended(json: &str) -> String {
-    let unit = |escape: &str| u16::from_str_radix(escape.get(2..6)?, 16).ok();
-    let mut mended = String::with_capacity(json.len());
-    let mut rest = json;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        mended.push_str(before);
-        let unicode = if escape.starts_with("\\u") { unit(escape) } else { None };
-        let next = escape.get(6..).filter(|next| next.starts_with("\\u")).and_then(unit);
-        let (kept, length) = match (unicode, next) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (None, 12),
-            (Some(0xD800..=0xDFFF), _) => (Some("\u{fffd}"), 6),
-            (Some(_), _) => (None, 6),
-            // Another escape, of two characters; what is cut off or no escape is for the parser to refuse.
-            (None, _) => (None, escape.chars().take(2).map(char::len_utf8).sum()),
-        };
-        mended.push_str(kept.unwrap_or(&escape[..length]));
-        rest = &escape[length..];
-    }
-    mended.push_str(rest);
-    mended
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,38 +344,6 @@ mod tests {
         }
         for bad in ["", "../sb", "a/b", "a b", "ä", "a\n", &"a".repeat(201)] {
             assert_eq!(ResourceId::parse(bad), Err(Fault::ResourceIdInvalid), "{bad}");
-        }
-    }
-
-    #[test]
-    fn an_envelope_is_judged_from_the_outside_in() {
-        for (body, fault) in [
-            ("", Fault::JsonInvalid),
-            ("<html>", Fault::JsonInvalid),
-            ("[1]", Fault::JsonInvalid),
-            (r#"{"status":"success","data":{"#, Fault::JsonInvalid),
-            (r#"{"data":{}}"#, Fault::ResponseUnsuccessful),
-            (r#"{"status":"fail","data":{}}"#, Fault::ResponseUnsuccessful),
-            (r#"{"status":"success"}"#, Fault::ResponseInvalid),
-            (r#"{"status":"success","data":[]}"#, Fault::ResponseInvalid),
-        ] {
-            assert_eq!(open_envelope(body.as_bytes()), Err(fault), "{body}");
-        }
-        assert!(open_envelope("\u{feff}{\"status\":\"success\",\"data\":{}}".as_bytes()).is_ok());
-    }
-
-    #[test]
-    fn half_a_surrogate_pair_is_text_that_nobody_can_read() {
-        for (json, text) in [
-            (r#""\ud800""#, "\u{fffd}"),
-            (r#""\udc00\ud83d\ude00\ud83d""#, "\u{fffd}😀\u{fffd}"),
-            (r#""\\ud800 \ud83dx\"""#, "\\ud800 \u{fffd}x\""),
-        ] {
-            let body = format!(r#"{{"status":"success","data":{{"\ud800":0,"text":{json}}}}}"#);
-            assert_eq!(open_envelope(body.as_bytes()).unwrap()["text"], text, "{json}");
-        }
-        for broken in [r#""\"#, r#""\u"#, r#""\ud8"#, r#""\é"#] {
-            assert_eq!(open_envelope(broken.as_bytes()), Err(Fault::JsonInvalid));
         }
     }
 
