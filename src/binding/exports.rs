@@ -206,10 +206,10 @@ fn run<'env>(
     };
     let command =
         async move { Ok(teardown::until(torn_down, &stop, follow_through(start, &stop, output, live)).await) };
-    env.spawn_future(command)
+    env.spawn_future_with_callback(command, settling)
 }
 
-async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Option<Live>) -> NativeOutcome {
+async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Option<Live>) -> (NativeOutcome, Running) {
     let Start { client, lease, command, timeout, running } = start;
     // On a task of its own, so that reading and handing over overlap.
     let delivery = live.map(|live| tokio::spawn(live.deliver()));
@@ -223,6 +223,12 @@ async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Opt
         // It ends by itself, and a panic in it would have lost output that the result still holds.
         let _ = delivery.await;
     }
+    (NativeOutcome::of_command(ended, captured), running)
+}
+
+/// Settles the promise of work on a lease, on JavaScript's thread. Only now it no longer counts as running: whoever waits
+/// for its end, be it a release or a shutdown, resolves later than this promise.
+pub(super) fn settling<T>(_env: &Env, (outcome, running): (T, Running)) -> napi::Result<T> {
     drop(running);
-    NativeOutcome::of_command(ended, captured)
+    Ok(outcome)
 }

@@ -6,7 +6,7 @@ use napi::{Env, bindgen_prelude::PromiseRaw};
 use napi_derive::napi;
 
 use super::{
-    exports::{NativeProvider, NativeStop},
+    exports::{NativeProvider, NativeStop, settling},
     input::{NativeScope, NativeSurroundings},
     outcome::{NativeOutput, NativeRejection},
     teardown,
@@ -138,20 +138,21 @@ impl NativeProvider {
         let stop = stop.inner.clone();
         let torn_down = teardown::ended(env)?;
         let started = start(&self.inner, &scope.into(), &surroundings.into(), operations, direction, &stop);
-        env.spawn_future(async move {
-            let Start { client, lease, batch, running } = match started {
-                Ok(start) => start,
-                Err(fault) => {
-                    return Ok(NativeSynced { rejection: Some(Error::from(fault).into()), ..NativeSynced::default() });
-                }
-            };
+        let Start { client, lease, batch, running } = match started {
+            Ok(start) => start,
+            Err(fault) => {
+                let rejection = Some(Error::from(fault).into());
+                return env.spawn_future(async { Ok(NativeSynced { rejection, ..NativeSynced::default() }) });
+            }
+        };
+        let work = async move {
             let synced = teardown::until(torn_down, &stop, sync(&client, &lease, batch, direction, &stop)).await;
             if matches!(&synced.outcome, Err(error) if error.fault.is_unconfirmed()) {
                 running.mark_unconfirmed();
             }
-            drop(running);
-            Ok(synced.into())
-        })
+            Ok((synced.into(), running))
+        };
+        env.spawn_future_with_callback(work, settling)
     }
 }
 
