@@ -255,6 +255,29 @@ describe("errors", () => {
     }
   });
 
+  test("an error is what it is also where stacks are off, or somebody else's", async (t) => {
+    const client = new Environment(await startEndpoint({ create: status(418) }, { t })).client();
+    const { stackTraceLimit, prepareStackTrace } = Error;
+    const restore = () => Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+    t.after(restore);
+    for (const settings of [{ stackTraceLimit: 0 }, { stackTraceLimit: undefined }, { prepareStackTrace: (_, sites) => sites }, { prepareStackTrace: () => null }]) {
+      Object.assign(Error, settings);
+      const failing = addon.execute(client, null);
+      restore();
+      const error = await failing.catch((error) => error);
+      assert.equal(error.name, "CreateosError");
+      assert.match(error.stack, /^CreateosError: Invalid CreateOS command parameters\.(\n|$)/);
+    }
+  });
+
+  test("a method that has lost its provider rejects", async () => {
+    const provider = addon.createProvider({ pacing: false });
+    for (const method of ["execute", "release", "releaseLease", "destroyLease", "resumeLease", "syncIn", "syncOut", "shutdown"]) {
+      const { [method]: lost } = provider;
+      await assert.rejects(lost({}), TypeError);
+    }
+  });
+
   test("nothing that the package makes shows a key or a URL when it is printed", (t) => {
     const environment = new Environment({ url: "https://hidden.example.test", key: `key-${SECRET}` });
     const config = addon.parseConfig(environment.config);
