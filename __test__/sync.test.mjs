@@ -9,6 +9,7 @@ import { CreateosCleanupError } from "../index.js";
 import { makeTar } from "./conformance/server.mjs";
 import { startProgram } from "./support/emulator.mjs";
 import { Host, temporary, tree, WORKSPACE } from "./support/lease.mjs";
+import { until } from "./support/sandbox.mjs";
 import { SOAK } from "./support/soak.mjs";
 
 const COMMAND_FAILED = "CreateOS transfer command failed.";
@@ -73,7 +74,7 @@ test("a directory keeps names, contents, modes and links both ways", async (t) =
   assert.deepEqual(await tree(target), await tree(source));
   assert.equal((await stat(target)).mode & 0o777, 0o700);
   assert.equal((await stat(path.join(target, "deep/hard"))).ino, (await stat(path.join(target, "run"))).ino);
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
   assert.deepEqual((await readdir(local)).sort(), ["source", "target"]);
 });
 
@@ -156,7 +157,7 @@ test("a directory of the sandbox's with a FIFO is refused, one with a socket is 
   await host.bash("rm d/pipe");
   await host.syncOut(directory(remote("d"), path.join(local, "d")));
   assert.deepEqual(await tree(path.join(local, "d")), ["a 644 1\n"]);
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
 });
 
 test("what grows, shrinks or vanishes while it is sent has a clear end", async (t) => {
@@ -188,7 +189,7 @@ test("what grows, shrinks or vanishes while it is sent has a clear end", async (
   assert.equal(error.message, "CreateOS transfer failed on the host: a file became shorter while it was read.");
   assert.equal(error.details.entry, "large");
   assert.equal(await host.bash("ls"), "");
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
 });
 
 async function truncateNew(name, size) {
@@ -215,7 +216,7 @@ test("what may not be read, or is not there, fails the sync by name and leaves n
   assert.equal((await failure(host.syncOut(directory(remote("none"), path.join(local, "x"))))).message, COMMAND_FAILED);
   assert.deepEqual(await readdir(local), []);
   assert.equal(await host.bash("ls"), "");
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
 });
 
 test("an unreadable file fails the sync by its name", { skip: !root && "this needs to become another user" }, async (t) => {
@@ -238,7 +239,7 @@ test("an unreadable file fails the sync by its name", { skip: !root && "this nee
   }
   assert.equal(error.message, "CreateOS transfer failed on the host: a file may not be read or written.");
   assert.equal(error.details.entry, "secret");
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
 });
 
 test("a full disk on either side leaves no part of a target", { skip: !root && "this needs to mount a file system" }, async (t) => {
@@ -257,7 +258,7 @@ test("a full disk on either side leaves no part of a target", { skip: !root && "
   for (const mapping of [file(path.join(local, "large"), remote("small/kept")), directory(local, remote("small/d"), { exclude: ["small"] })]) {
     assert.equal((await failure(host.syncIn(mapping))).message, COMMAND_FAILED);
     assert.equal(await host.bash("cat small/*"), "old\n");
-    assert.equal(await host.leftovers(), "");
+    await until(async () => (await host.leftovers()) === "", "something was left");
   }
   await host.bash("umount small");
 });
@@ -285,7 +286,7 @@ for (const how of ["reset", "end"]) {
       assert.ok(["CreateOS connection failed.", UNSAFE].includes(error.message), error.message);
       assert.deepEqual(await tree(local), ["d/ 755", "d/kept 644 old"]);
     }
-    assert.equal(await host.leftovers(), "");
+    await until(async () => (await host.leftovers()) === "", "something was left");
   });
 }
 
@@ -446,7 +447,7 @@ test("commands run as they are, in order, where they are told to, until one fail
   assert.equal(slow.message, COMMAND_FAILED);
   await host.bash("ln -s /tmp out");
   assert.equal((await failure(host.syncIn([], { commands: [{ command: "touch x", cwd: remote("out") }] }))).message, COMMAND_FAILED);
-  assert.equal(await host.leftovers(), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
 });
 
 test("a release cancels a sync and waits for it, and a closing lease refuses one", async (t) => {

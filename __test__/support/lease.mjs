@@ -68,7 +68,10 @@ export class Host {
     return moved;
   }
 
-  /** What transfers left outside of the sandbox's workspace, and hidden in it. */
+  /**
+   * What transfers left outside of the sandbox's workspace, and hidden in it. The endpoint ends an upload that was cut in its
+   * own time, so that what is left of one can be seen for a moment.
+   */
   async leftovers() {
     return this.bash(`ls -A /tmp; find ${WORKSPACE} -name '.createos-*'`);
   }
