@@ -363,29 +363,6 @@ async function run(start, signal, log) {
   }
 }
 
-/** How long a shutdown waits for answers that are on their way to JavaScript: all are within moments. */
-const ANSWERS_MS = 250;
-
-/** The calls that a shutdown ends. It is over when their callers have been answered, and not only when nothing runs any more. */
-class Calls {
-  #unsettled = new Set();
-
-  /** @template T @param {Promise<T>} call @returns {Promise<T>} */
-  add(call) {
-    const settled = () => this.#unsettled.delete(answer);
-    const answer = call.then(settled, settled);
-    this.#unsettled.add(answer);
-    return call;
-  }
-
-  async answered() {
-    let timer;
-    const late = new Promise((resolve) => (timer = setTimeout(resolve, ANSWERS_MS)));
-    await Promise.race([Promise.all(this.#unsettled), late]);
-    clearTimeout(timer);
-  }
-}
-
 function resultOf({ exitCode, signal, timedOut, output, processId }) {
   const { stdout, stderr, truncated } = output;
   return {
@@ -403,10 +380,6 @@ function executionOf(params) {
 }
 
 async function execute(client, params, signal, log) {
-  return moduleCalls.add(executed(client, params, signal, log));
-}
-
-async function executed(client, params, signal, log) {
   const outcome = await settled(execute, () => {
     const inner = nativeOf(client);
     const [scope, command] = executionOf(params);
@@ -470,17 +443,12 @@ async function synced(caller, provider, params, out, warn, signal) {
 
 class CreateosProvider {
   #native;
-  #calls = new Calls();
 
   constructor(options) {
     this.#native = new native.NativeProvider(optionsOf(options));
   }
 
   async execute(params, log, signal) {
-    return this.#calls.add(this.#execute(params, log, signal));
-  }
-
-  async #execute(params, log, signal) {
     const outcome = await settled(this.execute, () => {
       const [scope, command] = executionOf(params);
       return run((stop, deliver) => this.#native.execute(scope, command, surroundings(), stop, deliver), signal, log);
@@ -502,19 +470,11 @@ class CreateosProvider {
   }
 
   async probe(params) {
-    return this.#calls.add(this.#probe(params));
-  }
-
-  async #probe(params) {
     const { ok, summary } = await settled(this.probe, () => this.#native.probe(scopeOf(checked(params)), surroundings()));
     return { ok, summary };
   }
 
   async acquireLease(params) {
-    return this.#calls.add(this.#acquireLease(params));
-  }
-
-  async #acquireLease(params) {
     const { leaseId, marker, workspace, config } = await settled(this.acquireLease, () =>
       this.#native.acquire(scopeOf(checked(params)), surroundings(), Boolean(params.requestedExpiresAt)));
     const { apiUrl, shape, rootfs, region, reuseLease } = config;
@@ -529,10 +489,6 @@ class CreateosProvider {
   }
 
   async resumeLease(params) {
-    return this.#calls.add(this.#resumeLease(params));
-  }
-
-  async #resumeLease(params) {
     const { expired } = await settled(this.resumeLease, () => {
       const { providerLeaseId, leaseMetadata } = checked(params);
       return this.#native.resume(scopeOf(params, providerLeaseId, leaseMetadata), claimsOf(leaseMetadata), surroundings());
@@ -555,11 +511,11 @@ class CreateosProvider {
   }
 
   async syncIn(params, warn, signal) {
-    return this.#calls.add(synced(this.syncIn, this.#native, params, false, warn, signal));
+    return synced(this.syncIn, this.#native, params, false, warn, signal);
   }
 
   async syncOut(params, warn, signal) {
-    return this.#calls.add(synced(this.syncOut, this.#native, params, true, warn, signal));
+    return synced(this.syncOut, this.#native, params, true, warn, signal);
   }
 
   async health() {
@@ -572,7 +528,6 @@ class CreateosProvider {
 
   async shutdown() {
     await this.#native.shutdown();
-    await this.#calls.answered();
   }
 
   [inspect.custom]() {
@@ -586,7 +541,6 @@ function createProvider(options) {
 
 /** One for the whole process, worker threads included. */
 const processWide = native.NativeProvider.processWide();
-const moduleCalls = new Calls();
 
 async function release(params, destroy) {
   await released(release, processWide, params, destroy);
@@ -594,7 +548,6 @@ async function release(params, destroy) {
 
 async function shutdown() {
   await processWide.shutdown();
-  await moduleCalls.answered();
 }
 
 module.exports = {

@@ -68,15 +68,19 @@ test("a creation whose answer is lost is not tried again", async (t) => {
   assert.equal(routes(host).filter((route) => route === "createSandbox").length, 1);
 });
 
-test("a shutdown during an acquisition waits for the sandbox's name and deletes it", async (t) => {
+test("a shutdown during an acquisition or a probe waits for the sandbox's name and deletes it, then tells the caller", async (t) => {
   const { opened, open } = gate();
   const host = await Host.start(t, { emulator: on({ createSandbox: async () => void (await opened) }) });
-  const acquired = failure(host.acquire());
-  await host.emulator.waitForRequest("createSandbox");
+  let answered = 0;
+  const calls = [failure(host.acquire()), host.provider.probe(host.base)].map((call) => call.finally(() => answered++));
+  await host.emulator.waitForRequest("createSandbox", calls.length);
   const shutdown = host.provider.shutdown();
   open();
   await shutdown;
-  assert.equal((await acquired).message, "CreateOS command was cancelled.");
+  assert.equal(answered, calls.length, "a shutdown is over when every caller has been told");
+  const [acquired, probed] = await Promise.all(calls);
+  assert.equal(acquired.message, "CreateOS command was cancelled.");
+  assert.deepEqual(probed, { ok: false, summary: "CreateOS command was cancelled." });
   assert.equal(await sandboxes(host), 0);
   assert.equal((await failure(host.acquire())).message, "CreateOS lease is closing or requires cleanup.");
 });

@@ -226,9 +226,9 @@ async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Opt
     (NativeOutcome::of_command(ended, captured), running)
 }
 
-/// Settles the promise of work on a lease, on JavaScript's thread. Only now it no longer counts as running: whoever waits
-/// for its end, be it a release or a shutdown, resolves later than this promise.
-pub(super) fn settling<T>(_env: &Env, (outcome, running): (T, Running)) -> napi::Result<T> {
-    drop(running);
+/// Settles a promise, on JavaScript's thread, and drops what says that its work still runs only then: whoever waits for the
+/// work's end, be it a release or a shutdown, is answered later.
+pub(super) fn settling<T, Unsettled>(_env: &Env, (outcome, unsettled): (T, Unsettled)) -> napi::Result<T> {
+    drop(unsettled);
     Ok(outcome)
 }

@@ -9,7 +9,7 @@ use napi::{
 use napi_derive::napi;
 
 use super::{
-    exports::NativeProvider,
+    exports::{NativeProvider, settling},
     input::{NativeClaims, NativeScope, NativeSurroundings},
     outcome::{NativeConfig, NativeRejection},
     teardown,
@@ -96,7 +96,7 @@ impl NativeProvider {
     ) -> napi::Result<PromiseRaw<'env, NativeAcquired>> {
         let (provider, scope, surroundings) =
             (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        watched(env, |stop| async move {
+        self.watched(env, |stop| async move {
             match provider.acquire(&scope, &surroundings, expires, &stop).await {
                 Ok(acquired) => acquired.into(),
                 Err(error) => NativeAcquired { rejection: Some(error.into()), ..NativeAcquired::default() },
@@ -114,7 +114,7 @@ impl NativeProvider {
     ) -> napi::Result<PromiseRaw<'env, NativeResumed>> {
         let (provider, scope, surroundings) =
             (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        watched(env, |stop| async move {
+        self.watched(env, |stop| async move {
             match provider.resume(&scope, &Claims::from(claims), &surroundings, &stop).await {
                 Ok(resumed) => NativeResumed { rejection: None, expired: resumed == Resumed::Expired },
                 Err(error) => NativeResumed { rejection: Some(error.into()), expired: false },
@@ -157,7 +157,7 @@ impl NativeProvider {
     ) -> napi::Result<PromiseRaw<'env, NativeProbed>> {
         let (provider, scope, surroundings) =
             (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        watched(env, |stop| async move {
+        self.watched(env, |stop| async move {
             match provider.probe(&scope, &surroundings, &stop).await {
                 Ok(Ok(())) => NativeProbed { rejection: None, ok: true, summary: probe::SUCCEEDED.to_owned() },
                 Ok(Err(error)) => NativeProbed { rejection: None, ok: false, summary: error.to_string() },
@@ -187,14 +187,24 @@ impl NativeProvider {
     }
 }
 
-/// Starts work that is told to stop when the JavaScript environment ends.
-fn watched<'env, T, F>(env: &'env Env, work: impl FnOnce(Arc<Stop>) -> F) -> napi::Result<PromiseRaw<'env, T>>
-where
-    T: ToNapiValue + Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let stop = Arc::<Stop>::default();
-    let torn_down = teardown::ended(env)?;
-    let work = work(stop.clone());
-    env.spawn_future(async move { Ok(teardown::until(torn_down, &stop, work).await) })
+impl NativeProvider {
+    /// Starts work that is told to stop when the JavaScript environment ends.
+    fn watched<'env, T, F>(
+        &self,
+        env: &'env Env,
+        work: impl FnOnce(Arc<Stop>) -> F,
+    ) -> napi::Result<PromiseRaw<'env, T>>
+    where
+        T: ToNapiValue + Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let stop = Arc::<Stop>::default();
+        let torn_down = teardown::ended(env)?;
+        let call = self.inner.registry.call();
+        let work = work(stop.clone());
+        env.spawn_future_with_callback(
+            async move { Ok((teardown::until(torn_down, &stop, work).await, call)) },
+            settling,
+        )
+    }
 }

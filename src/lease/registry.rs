@@ -2,7 +2,7 @@
 //! unconfirmed. Pure bookkeeping; ends commands only by telling them to stop.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -58,11 +58,19 @@ impl Lease {
 #[derive(Debug, Default)]
 struct State {
     leases: HashMap<LeaseKey, Lease>,
-    next_run: u64,
+    /// Calls whose callers have yet to be told how they ended.
+    unanswered: HashSet<u64>,
+    /// The next number of a run or a call.
+    next: u64,
     shut_down: bool,
 }
 
 impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     fn lease(&mut self, key: &LeaseKey) -> &mut Lease {
         self.leases.entry(key.clone()).or_default()
     }
@@ -107,12 +115,20 @@ impl Registry {
                 return Err(Fault::LeaseClosing);
             }
         }
-        let id = state.next_run;
-        state.next_run += 1;
+        let id = state.number();
         let work = Work { stop, resumes: admission == Admission::Resume };
         state.lease(&key).running.insert(id, work);
         drop(state);
         Ok(Running { registry: self.clone(), key, id })
+    }
+
+    /// Enters a call. A shutdown is over only when the returned value is dropped: when its caller was told what came of it.
+    pub fn call(self: &Arc<Self>) -> Call {
+        let mut state = self.state();
+        let id = state.number();
+        state.unanswered.insert(id);
+        drop(state);
+        Call { registry: self.clone(), id }
     }
 
     /// Notes that a lease is new and that nothing runs on it.
@@ -151,18 +167,20 @@ impl Registry {
         until: Instant,
     ) -> impl Future<Output = ()> + Send + use<> {
         let registry = self.clone();
-        let later = {
+        let last = {
             let mut state = self.state();
             state.shut_down = true;
             for Work { stop, .. } in state.leases.values().flat_map(|lease| lease.running.values()) {
                 stop.hurry(cleanup_until);
                 stop.stop(Reason::Cancelled);
             }
-            state.next_run
+            state.next
         };
         async move {
-            let idle = registry
-                .wait(|state| state.leases.values().flat_map(|lease| lease.running.keys()).all(|&run| run >= later));
+            let idle = registry.wait(|state| {
+                let running = state.leases.values().flat_map(|lease| lease.running.keys());
+                running.chain(&state.unanswered).all(|&number| number > last)
+            });
             // What takes longer still ends by its own bound; a worker that shuts down cannot wait for it.
             let _ = timeout_at(until, idle).await;
         }
@@ -178,6 +196,20 @@ impl Registry {
             }
             ended.await;
         }
+    }
+}
+
+/// A call that is not answered yet.
+#[derive(Debug)]
+pub struct Call {
+    registry: Arc<Registry>,
+    id: u64,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.registry.state().unanswered.remove(&self.id);
+        self.registry.ended.notify_waiters();
     }
 }
 
