@@ -4,20 +4,32 @@
  *
  * Every rejection and every error thrown by this module is a {@link CreateosError}, except a `RangeError` for options
  * that cannot be used. No error, warning or inspected object contains an API key, a URL, a path or text that an endpoint
- * sent as an error.
+ * sent as an error; {@link ErrorDetails.entry} alone names a path, relative to a directory that the caller named.
+ *
+ * `@source` says where a fact comes from: `SDK`, a type of `@paperclipai/plugin-sdk` 2026.916.1; `CreateOS`, its HTTP API as
+ * `docs/protocol.md` sums it up; `contract`, a promise of this package, in full in that section of `docs/contract.md`; `README`,
+ * a table there.
+ *
+ * @module createos-native
  */
 
-/** Validated settings of one environment, as {@link parseConfig} makes them. Printed by `util.inspect` without key and URL. */
+/**
+ * Validated settings of one environment, as {@link parseConfig} makes them. Printed by `util.inspect` without key and URL.
+ * @source README, "Settings"
+ */
 export interface CreateosConfig {
-  /** Origin of the API, without a trailing slash. HTTPS, or HTTP on `localhost`, `127.0.0.1` or `[::1]`. */
+  /** Origin of the API, without `/v1` or a trailing slash. HTTPS, or HTTP on `localhost`, `127.0.0.1` or `[::1]`. */
   apiUrl: string;
-  /** `null`: the client takes the environment variable `CREATEOS_API_KEY`, trimmed. */
+  /** `null`, the default: the client takes the environment variable `CREATEOS_API_KEY`, trimmed. */
   apiKey: string | null;
-  /** A name from CreateOS's shape catalogue, such as `s-1vcpu-1gb`. */
+  /**
+   * A name from CreateOS's shape catalogue, such as `s-1vcpu-1gb`: processors and memory of a sandbox. Any text is taken; the
+   * endpoint judges it when a sandbox is created.
+   */
   shape: string;
-  /** An image; `null` for the endpoint's default. */
+  /** An image or a template, by name or ID; `null`, the default, for the endpoint's. It has to have Bash. */
   rootfs: string | null;
-  /** `null` for the endpoint's default. */
+  /** One that the endpoint serves; `null`, the default, for the endpoint's. */
   region: string | null;
   /** Milliseconds, 1 to 86,400,000. Bounds a command without a timeout of its own, a release, and cleanup. Default 300,000. */
   timeoutMs: number;
@@ -25,26 +37,47 @@ export interface CreateosConfig {
   reuseLease: boolean;
 }
 
-/** How requests are paced and how persistent they are. Everything is optional. */
+/**
+ * How requests are paced and how persistent they are. Everything is optional; numbers are integers in the ranges below, and
+ * anything else is a `RangeError` that names the option.
+ * @source README, "Options"; contract, "Pacing" and "How a command runs"
+ */
 export interface ProviderOptions {
   /**
    * The budget of requests to one `apiUrl`, shared by all clients, providers and worker threads of the process: bursts of
-   * `burst` (default 40) and `requestsPerMinute` (default 200) sustained, so at most their sum in any 60 seconds; CreateOS
-   * allows 300 a minute for each IP address. Within it nothing waits. Both are integers from 1 to 1,000,000. The first
-   * client that paces a URL fixes its numbers, others get a `RangeError`. `false` neither waits nor counts.
+   * `burst` and `requestsPerMinute` sustained, so at most their sum in any 60 seconds; CreateOS allows 300 a minute for each
+   * IP address. Within it nothing waits. Every request counts, also those that wait for a sandbox's state by asking every
+   * 250 ms; cleanup goes first and may draw on 50 more. The first client that paces a URL fixes its numbers, others get a
+   * `RangeError`. `false` neither waits nor counts.
    */
-  pacing?: false | { requestsPerMinute?: number; burst?: number };
+  pacing?: false | {
+    /** Requests a minute that the budget is refilled by, from 1 to 1,000,000. Default 200. */
+    requestsPerMinute?: number;
+    /** Requests that need not wait after a pause, from 1 to 1,000,000. Default 40. */
+    burst?: number;
+  };
   /**
-   * A command's output stream that breaks is connected anew. `attempts` (0 to 1,000,000, default 3) failures in a row are
-   * tolerated; new output starts the count anew. The delay between them doubles from `delayMs` (0 to 86,400,000, default
-   * 250) to 10 seconds, and is at least what `Retry-After` says.
+   * A command's output stream that breaks is connected anew. New output starts the count anew, and so does a heartbeat on a
+   * connection that is 5 seconds old or older.
    */
-  reconnect?: { attempts?: number; delayMs?: number };
-  /** After this long without a byte the output stream is connected anew, which is no failure. 0 disables, at most 86,400,000; default 300,000. */
+  reconnect?: {
+    /** Failures in a row that are tolerated, from 0 to 1,000,000. Default 3. */
+    attempts?: number;
+    /**
+     * Milliseconds from the first failure to the next attempt, from 0 to 86,400,000. Default 250. Doubles up to 10 seconds,
+     * and is at least what `Retry-After` says.
+     */
+    delayMs?: number;
+  };
+  /**
+   * Milliseconds without a byte after which the output stream is connected anew, which is no failure. 0 disables, at most
+   * 86,400,000. Default 300,000.
+   */
   idleTimeoutMs?: number;
   /**
    * Bounds the termination of a command's process tree and the removal of its staged files, together with
-   * `config.timeoutMs`, whichever is smaller. 1 to 86,400,000, default 15,000.
+   * `config.timeoutMs`, whichever is smaller. Milliseconds, 1 to 86,400,000. Default 15,000. Paperclip's host waits 30 seconds
+   * after a command's timeout: a larger number than 25,000 is not worth it there.
    */
   cleanupTimeoutMs?: number;
   /**
@@ -56,7 +89,10 @@ export interface ProviderOptions {
   stageScript?: "large" | "always";
 }
 
-/** What was tried before an error was given up to. */
+/**
+ * What was tried before an error was given up to. Without a request, `{operation: null, tries: 0, attempts: []}`.
+ * @source contract, "Errors"
+ */
 export interface ErrorDetails {
   /**
    * What the requests were for: `file transfer`, `stdin close`, `output connection`, `process creation`,
@@ -67,14 +103,30 @@ export interface ErrorDetails {
   readonly tries: number;
   /** How they ended, the last 16, oldest first: an HTTP status, or why there was no usable answer. */
   readonly attempts: ReadonlyArray<
-    | { readonly status: number }
-    | { readonly failure: "dns" | "refused" | "reset" | "tls" | "timeout" | "protocol" }
+    | {
+      /** The HTTP status of an answer, also of one that was asked for again. */
+      readonly status: number;
+    }
+    | {
+      /**
+       * `dns`: the name was not resolved. `refused`: nothing listens there, or the network is unreachable. `reset`: the
+       * connection broke before the answer was whole. `tls`: certificate, host name or handshake. `timeout`: nothing came in
+       * time. `protocol`: a redirect, or something that is not what the API says.
+       */
+      readonly failure: "dns" | "refused" | "reset" | "tls" | "timeout" | "protocol";
+    }
   >;
-  /** Of a directory's sync: the entry that it failed at, a path in the directory or as an archive tells it. */
+  /**
+   * Of a directory's sync: the entry that it failed at, a path in the directory or as an archive tells it. At most 1,024 bytes
+   * of it; bytes that are not UTF-8 are U+FFFD. It is no secret of ours, but it may be one of the caller's.
+   */
   readonly entry?: string;
 }
 
-/** What a command had printed. */
+/**
+ * What a command had printed.
+ * @source contract, "Output"
+ */
 export interface CapturedOutput {
   /** The last 4,194,304 UTF-16 units; never starts inside a character. */
   readonly stdout: string;
@@ -84,53 +136,104 @@ export interface CapturedOutput {
   readonly truncated: boolean;
 }
 
-/** The base of all errors of this package. The message says what happened; see the README for each one's remedy. */
+/**
+ * The base of all errors of this package. `message` is one of a fixed list and says what happened; `docs/troubleshooting.md` has a
+ * section for each. Errors have no `code`: message and class tell them apart.
+ * @source contract, "Errors"
+ */
 export class CreateosError extends Error {
-  constructor(message: string, facts?: { details?: ErrorDetails; output?: CapturedOutput });
+  /** For tests of code that handles errors; the package makes its own. */
+  constructor(message: string, facts?: {
+    /** Default: no request was made. */
+    details?: ErrorDetails;
+    /** Default: none. */
+    output?: CapturedOutput;
+  });
+  /** What was tried. Always there. */
   readonly details: ErrorDetails;
   /** Present on errors of a command that had started. Not enumerable: it may be megabytes. */
   readonly output?: CapturedOutput;
 }
 
-/** The endpoint answered with an HTTP status that is no success and final. */
+/**
+ * The endpoint answered with an HTTP status that is no success and final: `CreateOS request failed (HTTP STATUS) during
+ * OPERATION.`
+ * @source contract, "Errors"
+ */
 export class CreateosApiError extends CreateosError {
-  constructor(message: string, facts: { status: number; details?: ErrorDetails; output?: CapturedOutput });
+  /** For tests of code that handles errors; the package makes its own. */
+  constructor(message: string, facts: {
+    /** The HTTP status. */
+    status: number;
+    /** Default: no request was made. */
+    details?: ErrorDetails;
+    /** Default: none. */
+    output?: CapturedOutput;
+  });
+  /** The HTTP status, such as 404. */
   readonly status: number;
 }
 
 /**
  * Nobody can say whether a process still runs in the sandbox. Through a provider, the lease takes no command until it is
  * destroyed.
+ * @source contract, "How a command ends early"
  */
 export class CreateosCleanupError extends CreateosError {}
 
-/** A sandbox that is held: what acquiring it returned. */
+/**
+ * A sandbox that is held: what acquiring it returned.
+ * @source SDK, `PluginEnvironmentLease`
+ */
 export interface Lease {
+  /** The sandbox's ID, `[A-Za-z0-9_-]{1,200}`; `null` when there is none, as of an expired lease. */
   providerLeaseId: string | null;
+  /**
+   * What {@link CreateosProvider.acquireLease} returned, to be handed back as it is. `provider`, `companyId`, `environmentId` and
+   * `apiUrl` tell whose lease it is; `marker`, `shape`, `rootfs` and `region` are for resuming it; `remoteCwd`, `shellCommand` and
+   * `reuseLease` are for the host.
+   */
   metadata?: Record<string, unknown>;
+  /** Never set by this package: a sandbox has no expiry that could be guaranteed. */
   expiresAt?: string | null;
 }
 
-/** What all of the SDK's parameters begin with. */
+/**
+ * What all of the SDK's parameters begin with.
+ * @source SDK, `PluginEnvironmentDriverBaseParams`
+ */
 export interface ScopeParams {
+  /** Accepted and without effect: this package is one driver. */
   driverKey: string;
+  /** Part of a lease's identity. */
   companyId: string;
+  /** Part of a lease's identity. */
   environmentId: string;
+  /** Accepted and without effect. */
   issueId?: string | null;
   /** Raw settings, see {@link parseConfig}. */
   config: Record<string, unknown>;
 }
 
-/** The SDK's `PluginEnvironmentExecuteParams`. */
+/**
+ * One command.
+ * @source SDK, `PluginEnvironmentExecuteParams`; limits: contract, "How a command runs"
+ */
 export interface ExecuteParams extends ScopeParams {
+  /** Where it runs. */
   lease: Lease;
-  /** The program, found by the `PATH` of a login shell in the sandbox. */
+  /** The program, not empty, found by the `PATH` of a login shell in the sandbox. */
   command: string;
-  /** Any text without NUL, shorter than 128 KiB; nothing in it is shell syntax. Lone surrogates become U+FFFD. */
+  /**
+   * Default none. Any text without NUL, shorter than 128 KiB; nothing in it is shell syntax. Lone surrogates become U+FFFD.
+   */
   args?: string[];
   /** A directory of the sandbox; by default the one that the sandbox gives its processes. */
   cwd?: string;
-  /** Names are `[A-Za-z_][A-Za-z0-9_]*`, values any text without NUL, both together shorter than 128 KiB. */
+  /**
+   * Added to the environment of a login shell. Names are `[A-Za-z_][A-Za-z0-9_]*`, values any text without NUL, both together
+   * shorter than 128 KiB.
+   */
   env?: Record<string, string>;
   /** Standard input, also an empty one, is a file; without it the command reads end of file at once. */
   stdin?: string;
@@ -140,9 +243,12 @@ export interface ExecuteParams extends ScopeParams {
   bypassSession?: boolean;
 }
 
-/** The SDK's `PluginEnvironmentExecuteResult`. */
+/**
+ * How a command ended.
+ * @source SDK, `PluginEnvironmentExecuteResult`; contract, "Output"
+ */
 export interface ExecuteResult {
-  /** `null` when a signal ended the process, or it timed out. */
+  /** The exit code as CreateOS tells it; `null` when a signal ended the process, or it timed out. */
   exitCode: number | null;
   /** Its name, such as `SIGKILL`; `null` when no signal ended the process. */
   signal: string | null;
@@ -152,8 +258,9 @@ export interface ExecuteResult {
   stdout: string;
   /** Likewise. */
   stderr: string;
+  /** What the SDK leaves to the provider. */
   metadata: {
-    /** `null` when the deadline came before the process was created. */
+    /** CreateOS's ID of the process; `null` when the deadline came before the process was created. */
     processId: string | null;
     /** Whether either stream printed more than is kept. */
     outputTruncated: boolean;
@@ -161,75 +268,136 @@ export interface ExecuteResult {
   };
 }
 
-/** The SDK's `PluginEnvironmentReleaseLeaseParams`. */
+/**
+ * A lease that is given back.
+ * @source SDK, `PluginEnvironmentReleaseLeaseParams` and `PluginEnvironmentDestroyLeaseParams`
+ */
 export interface ReleaseParams extends ScopeParams {
+  /** `null`, or an empty text: there is nothing to release. */
   providerLeaseId: string | null;
+  /** See {@link Lease.metadata}. */
   leaseMetadata?: Record<string, unknown>;
   /** Accepted and without effect: running commands are always cancelled. */
   cancelActiveWork?: boolean;
 }
 
-/** The SDK's `PluginEnvironmentValidateConfigParams`. */
+/**
+ * Settings to be checked.
+ * @source SDK, `PluginEnvironmentValidateConfigParams`
+ */
 export interface ValidateConfigParams {
+  /** Accepted and without effect. */
   driverKey: string;
+  /** Raw settings, see {@link parseConfig}. */
   config: Record<string, unknown>;
 }
 
-/** The SDK's `PluginEnvironmentValidationResult`. */
+/**
+ * Whether settings can be used.
+ * @source SDK, `PluginEnvironmentValidationResult`
+ */
 export interface ValidationResult {
+  /** Whether they can. */
   ok: boolean;
+  /** If not: the message of the first fault, alone. */
   errors?: string[];
-  /** The settings with their defaults, a {@link CreateosConfig}. */
+  /**
+   * If so: the settings with their defaults, a {@link CreateosConfig}. **The API key is among them**, as the TypeScript provider
+   * has it and the host expects: it is the caller's own, and no place to log.
+   */
   normalizedConfig?: Record<string, unknown>;
 }
 
-/** The SDK's `PluginEnvironmentProbeResult`. */
+/**
+ * Whether an environment works.
+ * @source SDK, `PluginEnvironmentProbeResult`
+ */
 export interface ProbeResult {
+  /** Whether a sandbox was set up, ran a command, and was deleted. */
   ok: boolean;
   /** What went well, or the message of the error. */
   summary: string;
 }
 
-/** The SDK's `PluginEnvironmentAcquireLeaseParams`; what is not listed here is accepted and without effect. */
+/**
+ * A lease that is wanted. What the SDK has and is not listed here is accepted and without effect.
+ * @source SDK, `PluginEnvironmentAcquireLeaseParams`
+ */
 export interface AcquireLeaseParams extends ScopeParams {
+  /** Accepted and without effect. */
   runId: string;
   /** Refused unless absent: a sandbox has no expiry that could be guaranteed. */
   requestedExpiresAt?: string | null;
 }
 
-/** The SDK's `PluginEnvironmentResumeLeaseParams`. */
+/**
+ * A lease that is to be used again.
+ * @source SDK, `PluginEnvironmentResumeLeaseParams`
+ */
 export interface ResumeLeaseParams extends ScopeParams {
+  /** The sandbox's ID. */
   providerLeaseId: string;
   /** The metadata that acquiring the lease returned. */
   leaseMetadata?: Record<string, unknown>;
 }
 
-/** The SDK's `PluginEnvironmentTerminationReceipt`: the endpoint has confirmed that nothing of the lease runs any more. */
+/**
+ * The endpoint has confirmed that nothing of the lease runs any more.
+ * @source SDK, `PluginEnvironmentTerminationReceipt`
+ */
 export interface TerminationReceipt {
+  /** The sandbox's ID. */
   providerLeaseId: string;
   /** `stopped`: paused, to be resumed. `destroyed`: deleted, or found to be gone. */
   state: "stopped" | "destroyed";
 }
 
-/** The SDK's `PluginEnvironmentRealizeWorkspaceParams`. */
+/**
+ * A workspace that is asked for.
+ * @source SDK, `PluginEnvironmentRealizeWorkspaceParams`
+ */
 export interface RealizeWorkspaceParams extends ScopeParams {
+  /** Whose sandbox it is in. */
   lease: Lease;
   /** Accepted and without effect: there is one workspace in each sandbox. */
-  workspace: { localPath?: string; remotePath?: string; mode?: string; metadata?: Record<string, unknown> };
+  workspace: {
+    /** Without effect. */
+    localPath?: string;
+    /** Without effect. */
+    remotePath?: string;
+    /** Without effect. */
+    mode?: string;
+    /** Without effect. */
+    metadata?: Record<string, unknown>;
+  };
 }
 
-/** The SDK's `PluginEnvironmentRealizeWorkspaceResult`. */
+/**
+ * Where a workspace is.
+ * @source SDK, `PluginEnvironmentRealizeWorkspaceResult`
+ */
 export interface RealizeWorkspaceResult {
+  /** `/paperclip-workspace`. */
   cwd: string;
-  metadata: { provider: "createos"; remoteCwd: string };
+  /** The same, as leases' metadata have it. */
+  metadata: {
+    /** Always `createos`. */
+    provider: "createos";
+    /** `/paperclip-workspace`. */
+    remoteCwd: string;
+  };
 }
 
-/** The SDK's `PluginSyncFileMapping`: a file or a directory and where it goes. */
+/**
+ * A file or a directory and where it goes. The workspace is `/paperclip-workspace`; paths in it hold no part `..` and no NUL.
+ * @source SDK, `PluginSyncFileMapping`; contract, "File sync"
+ */
 export interface SyncMapping {
   /** In: an absolute path of the host. Out: an absolute path in the sandbox's workspace. */
   sourcePath: string;
   /** The other way round. */
   targetPath: string;
+  /** A regular file, or a directory with everything in it that is not excluded. */
   kind: "file" | "directory";
   /**
    * Exactly this mode at the target, from 0 to 0o777. Default: in, the file's own, or 0o755 for a directory; out, 0o600 for a
@@ -244,7 +412,10 @@ export interface SyncMapping {
    * either; a backslash takes the meaning from what follows.
    */
   exclude?: string[];
-  /** Out: what links in the sandbox lead to instead of the links. In: refused for directories. */
+  /**
+   * Out: what links in the sandbox lead to instead of the links. In: refused for directories. Default `false`: links stay
+   * links.
+   */
   followSymlinks?: boolean;
   /** Accepted and without effect. */
   access?: "rw" | "ro";
@@ -252,7 +423,10 @@ export interface SyncMapping {
   writablePath?: string;
 }
 
-/** The SDK's `PluginPostUploadCommand`. */
+/**
+ * A command that follows an upload.
+ * @source SDK, `PluginPostUploadCommand`
+ */
 export interface PostUploadCommand {
   /** Run by `bash -c`, exactly as it is. */
   command: string;
@@ -262,23 +436,38 @@ export interface PostUploadCommand {
   timeoutMs?: number;
 }
 
-/** The SDK's `PluginSyncOperation`. */
+/**
+ * Files that belong together, and what follows them.
+ * @source SDK, `PluginSyncOperation`
+ */
 export interface SyncOperation {
+  /** Any text; comes back in the result. */
   operationId: string;
+  /** Moved one after the other, in this order. */
   files: SyncMapping[];
   /** In only: run in order once the files are there. The first that fails ends the sync. */
   postUploadCommands?: PostUploadCommand[];
 }
 
-/** The SDK's `PluginEnvironmentSyncInParams` and `PluginEnvironmentSyncOutParams`. */
+/**
+ * What is to be moved, in or out.
+ * @source SDK, `PluginEnvironmentSyncInParams` and `PluginEnvironmentSyncOutParams`
+ */
 export interface SyncParams extends ScopeParams {
+  /** Whose sandbox it is about. */
   lease: Lease;
+  /** Carried out one after the other, in this order; the first fault ends all of them. */
   operations: SyncOperation[];
 }
 
-/** The SDK's `PluginEnvironmentSyncResult`. */
+/**
+ * What was moved.
+ * @source SDK, `PluginEnvironmentSyncResult`
+ */
 export interface SyncResult {
+  /** One for each that was asked for, in the same order. */
   operations: Array<{
+    /** As it was given. */
     operationId: string;
     /** Regular files, each once however many names it has. */
     filesTransferred: number;
@@ -290,15 +479,22 @@ export interface SyncResult {
 /**
  * Is told what of a directory did not travel though nobody excluded it, before the call settles and in its async context: links
  * to absolute paths on their way out, sockets, FIFOs and devices on their way in. The first hundred by name, the rest by
- * number. A plugin passes its logger's `warn`.
+ * number. A plugin passes its logger's `warn`. What it returns is not awaited; if it throws or rejects, `process.emitWarning` says
+ * so with the code `CREATEOS_WARN_CALLBACK`, and the sync has succeeded all the same.
+ * @source contract, "File sync"
  */
 export type Warn = (message: string, facts: { entry?: string; reason?: string; more?: number }) => unknown;
 
-/** The SDK's `PluginHealthDiagnostics`. */
+/**
+ * What a provider knows of itself.
+ * @source SDK, `PluginHealthDiagnostics`
+ */
 export interface Health {
   /** `degraded` while there are leases that must be destroyed, `error` after a shutdown. */
   status: "ok" | "degraded" | "error";
+  /** The same in a sentence. */
   message: string;
+  /** How much there is of what. */
   details: {
     /** Commands, syncs, acquisitions, probes and resumes in progress. */
     running: number;
@@ -311,27 +507,31 @@ export interface Health {
  * Gets a command's output as soon as it is there: in order, both streams in their true interleaving, never empty, at most
  * 262,144 UTF-16 units a call, never cut inside a character, in the async context of the call, and all of it before the
  * call's promise settles. What it returns is not awaited. If it throws or rejects, `process.emitWarning` reports the first
- * time, and the command goes on. While it is slow, up to 16 MiB a command (48 MiB a process) are read ahead; then reading
- * waits.
+ * time with the code `CREATEOS_LOG_CALLBACK`, and the command goes on. While it is slow, up to 16 MiB a command (48 MiB a
+ * process) are read ahead; then reading waits.
+ * @source contract, "Output"; SDK, `PluginContext["execution"]["log"]`
  */
 export type Log = (stream: "stdout" | "stderr", text: string) => unknown;
 
 /**
- * Checks raw settings and fills in defaults.
+ * Checks raw settings and fills in defaults. Texts are trimmed, `null` counts as absent, and what is no setting is dropped.
  * @throws {CreateosError} naming the first setting that cannot be used
+ * @source README, "Settings"
  */
 export function parseConfig(raw: Record<string, unknown>): CreateosConfig;
 
 /**
  * An authenticated client of one endpoint, for {@link execute}. Connections are shared by all clients of the process.
+ * @source contract, "How a command runs"
  */
 export class CreateosClient {
   /**
    * @throws {CreateosError} for settings that cannot be used, or without a usable API key in `config.apiKey` or the
    *   environment variable `CREATEOS_API_KEY`
-   * @throws {RangeError} for options that cannot be used
+   * @throws {RangeError} for options that cannot be used, also other `pacing` than the URL already has
    */
   constructor(config: CreateosConfig, options?: ProviderOptions);
+  /** A frozen copy of the settings. Its `apiKey` is `null` if the key came from the environment. */
   readonly config: Readonly<CreateosConfig>;
 }
 
@@ -343,6 +543,10 @@ export class CreateosClient {
  * `timedOut: true`, any other rejects. Without one, `params.timeoutMs` or else `config.timeoutMs` does.
  *
  * Commands are started at most once and their output is followed over any number of connections.
+ *
+ * Rejects with a {@link CreateosError} (bad parameters, before any request; output that cannot be followed; cancelled), a
+ * {@link CreateosApiError} (a final status) or a {@link CreateosCleanupError} (the process may still run).
+ * @source contract, "How a command runs" and "How a command ends early"
  */
 export function execute(client: CreateosClient, params: ExecuteParams, signal?: AbortSignal | null, log?: Log | null): Promise<ExecuteResult>;
 
@@ -350,24 +554,34 @@ export function execute(client: CreateosClient, params: ExecuteParams, signal?: 
  * Gives a lease back, by the provider of the whole process: cancels its commands and waits for them, then deletes the
  * sandbox, or pauses it if the settings say `reuseLease` and `destroy` is not `true`. Resolves when the endpoint has
  * confirmed it; `config.timeoutMs` bounds that. Without a `providerLeaseId` there is nothing to do.
+ *
+ * Rejects with a {@link CreateosError} if the lease is somebody else's, is being released already, or cannot be reused, and
+ * if the endpoint does not confirm.
+ * @source contract, "Leases"
  */
 export function release(params: ReleaseParams, destroy: boolean): Promise<void>;
 
 /**
  * Cancels everything that {@link execute} runs and confirms that it has ended. Resolves within 10 seconds: what could not
- * be confirmed by then has rejected with a {@link CreateosCleanupError}. Commands that are started afterwards run.
+ * be confirmed by then has rejected with a {@link CreateosCleanupError}. Commands that are started afterwards run. Never
+ * rejects.
+ * @source contract, "Leases"
  */
 export function shutdown(): Promise<void>;
 
 /**
  * A provider with a lease state of its own: all that Paperclip asks of a sandbox provider, hook by hook, with the SDK's
  * parameters and results.
+ *
+ * Besides the errors named below, each call that makes requests can reject with those of {@link CreateosClient}'s constructor
+ * (settings, key, `pacing`), with a {@link CreateosApiError}, and with `CreateOS connection failed.` and its like.
+ * @source SDK, `PaperclipPlugin`; contract, "Leases"
  */
 export class CreateosProvider {
   /** @throws {RangeError} for options that cannot be used */
   constructor(options?: ProviderOptions);
 
-  /** Checks settings, as {@link parseConfig} does; makes no request. */
+  /** Checks settings, as {@link parseConfig} does; makes no request. Settings that cannot be used are a result, too. */
   validateConfig(params: ValidateConfigParams): Promise<ValidationResult>;
 
   /**
@@ -380,6 +594,9 @@ export class CreateosProvider {
    * Makes a lease: creates a sandbox, waits until it runs, makes the workspace and writes a marker into it, all within
    * `config.timeoutMs`. If any of it fails the sandbox is deleted again; if that fails too, the error names the sandbox.
    * The lease's metadata is all that later calls need of it, and never contains the key.
+   *
+   * A creation whose answer is lost rejects with `CreateOS connection failed.`; the API has no way to find out whether a
+   * sandbox was created all the same.
    */
   acquireLease(params: AcquireLeaseParams): Promise<Lease>;
 
@@ -388,14 +605,15 @@ export class CreateosProvider {
    * after a restart, is first freed of every process that still runs in it.
    *
    * A sandbox that is gone, has another marker, or is not what the settings ask for now gives the SDK's expired lease,
-   * `{providerLeaseId: null, metadata: {expired: true}}`. A passing fault rejects, and changes nothing.
+   * `{providerLeaseId: null, metadata: {expired: true}}`. A passing fault rejects, and changes nothing. Rejects also for a lease
+   * of somebody else, and for one that is being released or whose cleanup is unconfirmed.
    */
   resumeLease(params: ResumeLeaseParams): Promise<Lease>;
 
   /**
    * Gives a lease back: cancels everything that runs on it, whatever `cancelActiveWork` says, and waits for it, then
    * pauses the sandbox if the settings say `reuseLease`, else deletes it. Resolves once that is confirmed; without a
-   * `providerLeaseId` to `undefined`, for there is nothing to do.
+   * `providerLeaseId` to `undefined`, for there is nothing to do. Rejects as {@link release} does; then there is no receipt.
    */
   releaseLease(params: ReleaseParams): Promise<TerminationReceipt | undefined>;
 
@@ -408,7 +626,7 @@ export class CreateosProvider {
   /**
    * Runs one command, as the module's {@link execute} does, on a lease of `params`' company, environment and endpoint.
    * Refused for a lease that is being released or whose cleanup is unconfirmed, and after {@link shutdown}.
-   * `params.timeoutMs`, or else `config.timeoutMs`, always bounds it, and a signal as well.
+   * `params.timeoutMs`, or else `config.timeoutMs`, always bounds it, and a signal as well. Rejects as the module's does.
    */
   execute(params: ExecuteParams, log?: Log | null, signal?: AbortSignal | null): Promise<ExecuteResult>;
 
@@ -417,35 +635,42 @@ export class CreateosProvider {
    * checked before anything travels, and every target in the sandbox again right before it is written. Directories travel as
    * one archive, streamed, links as links. A new target appears whole; an existing directory gets the entries.
    *
-   * Counts as running on its lease: a release cancels it and waits for it. `config.timeoutMs` bounds all of it.
+   * Counts as running on its lease: a release cancels it and waits for it. `config.timeoutMs` bounds all of it; when that is
+   * over it rejects, with `CreateOS connection failed.` or `CreateOS transfer command failed.`; what was moved by then stays.
    */
   syncIn(params: SyncParams, warn?: Warn | null, signal?: AbortSignal | null): Promise<SyncResult>;
 
   /**
    * Moves files and directories of a lease's workspace to the host. An archive is checked as it comes, into a directory that
    * nobody else can enter; nothing is at its place before all of it was found to be safe, and nothing is there that has not
-   * its mode. An existing directory gets the entries one by one, never through a link.
+   * its mode. An existing directory gets the entries one by one, never through a link. At most 10 GiB an archive. Bounded and
+   * cancelled as {@link syncIn}.
    */
   syncOut(params: SyncParams, warn?: Warn | null, signal?: AbortSignal | null): Promise<SyncResult>;
 
   /** Gives a lease back, as the module's {@link release} does. */
   release(params: ReleaseParams, destroy: boolean): Promise<void>;
 
-  /** What the provider knows of itself; makes no request. */
+  /** What the provider knows of itself; makes no request and never rejects. */
   health(): Promise<Health>;
 
   /**
    * Cancels everything that runs, confirms that it has ended and refuses new work. Resolves within 10 seconds: what could
-   * not be confirmed by then has rejected with a {@link CreateosCleanupError}. Leases can still be released.
+   * not be confirmed by then has rejected with a {@link CreateosCleanupError}. Leases can still be released. Never rejects.
    */
   shutdown(): Promise<void>;
 }
 
-/** Makes a provider with a lease state of its own. */
+/**
+ * Makes a provider with a lease state of its own.
+ * @throws {RangeError} for options that cannot be used
+ * @source README, "Options"; contract, "Leases"
+ */
 export function createProvider(options?: ProviderOptions): CreateosProvider;
 
 /**
  * One word for a POSIX shell, in single quotes.
- * @throws {CreateosError} for a value with NUL, which no shell word can hold
+ * @throws {CreateosError} for a value with NUL, which no shell word can hold, and for what is no text
+ * @source contract, "How a command runs"
  */
 export function shellQuote(value: string): string;

@@ -2,7 +2,8 @@
 // Owns `npm test`: installs and builds what is missing, runs every step, and closes with what came of each and the total.
 //
 //   npm test                          everything but the plugin
-//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, js, install, plugin; ARGs go to the step's own program
+//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, docs, js, install, plugin; ARGs go to the step's own
+//                                     program
 //   npm test -- NAME...               the JavaScript tests in whose file names one of these occurs
 //   npm run test:node -- 24           the JavaScript tests on that Node.js: a major version, fetched from the registry
 //                                     once, or a path. The addon is the one that is there: nothing is built for it.
@@ -15,6 +16,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { BuildError, build } from "./build.mjs";
+import { references } from "./docs.mjs";
 import { cleanEnvironment, ensureDependencies, fetchNode } from "./npm.mjs";
 import { withInstalledPlugin } from "./plugin.mjs";
 import { missingTool } from "./toolchain.mjs";
@@ -85,6 +87,17 @@ async function types(extra) {
   for (const project of ["tsconfig.json", "__test__/consumer/tsconfig.json"]) {
     const { status } = await run(process.execPath, [tsc, "--project", project, "--pretty", "false", ...extra]);
     console.log(`tsc --project ${project}: ${status === 0 ? "ok" : "failed"}`);
+    count[status === 0 ? "passed" : "failed"]++;
+  }
+  return { status: count.failed, count };
+}
+
+/** The references of the API and of the core, of which neither may have a warning. @param {string[]} extra */
+async function docs(extra) {
+  const count = { passed: 0, failed: 0, skipped: 0 };
+  for (const { name, program, args, env } of references()) {
+    const { status } = await run(program, [...args, ...extra], { env });
+    console.log(`${name}: ${status === 0 ? "ok" : "failed"}`);
     count[status === 0 ? "passed" : "failed"]++;
   }
   return { status: count.failed, count };
@@ -163,6 +176,7 @@ async function main() {
   const steps = {
     rust: () => timed("rust", () => rust(extra)),
     types: () => timed("types", () => types(extra)),
+    docs: () => timed("docs", () => docs(extra)),
     js: () => timed(title, () => nodeTests(node, suite, extra)),
     install: () => timed("install", () => nodeTests(node, [INSTALL], extra)),
     plugin: () => timed("plugin", () => plugin(extra)),

@@ -1,5 +1,5 @@
 //! The CreateOS HTTP API: who may send when ([`pacer`]), how bytes get there ([`transport`] and its parts), what an answer
-//! means ([`client`], [`envelope`]), a sandbox's life ([`sandbox`]) and its files ([`files`]).
+//! means ([`client`], `envelope`), a sandbox's life ([`sandbox`]) and its files ([`files`]).
 
 pub mod client;
 mod envelope;

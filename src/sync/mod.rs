@@ -5,9 +5,9 @@
 //! - [`remote`]: paths in the sandbox and the scripts that prove, right before they act, that a path is where it says.
 //! - [`exclude`]: which entries of a directory stay behind.
 //! - [`archive`]: tar, both ways. Pure: knows blocks and names, but no file system.
-//! - [`pack`] and [`unpack`]: a host directory ↔ an archive; [`promote`]: what was unpacked → its place.
-//! - [`host`]: what of the host's file system is not the same everywhere, and what its failures are called.
-//! - [`pipe`]: bytes between blocking file work and the network.
+//! - [`pack`] and [`unpack`]: a host directory ↔ an archive; `promote`: what was unpacked → its place.
+//! - `host`: what of the host's file system is not the same everywhere, and what its failures are called.
+//! - `pipe`: bytes between blocking file work and the network.
 //! - [`transfer`]: a batch, step by step, by way of `inbound` and `outbound`.
 
 pub mod archive;
