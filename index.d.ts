@@ -4,7 +4,7 @@
  *
  * Every rejection and every error thrown by this module is a {@link CreateosError}, except a `RangeError` for options
  * that cannot be used. No error, warning or inspected object contains an API key, a URL, a path or text that an endpoint
- * sent as an error; {@link ErrorDetails.entry} alone names a path, relative to a directory that the caller named.
+ * sent as an error; only {@link ErrorDetails.entry} and {@link Warn} name paths, in a directory that the caller named.
  *
  * `@source` says where a fact comes from: `SDK`, a type of `@paperclipai/plugin-sdk` 2026.916.1; `CreateOS`, its HTTP API as
  * `docs/protocol.md` sums it up; `contract`, a promise of this package, in full in that section of `docs/contract.md`; `README`,
@@ -31,7 +31,7 @@ export interface CreateosConfig {
   rootfs: string | null;
   /** One that the endpoint serves; `null`, the default, for the endpoint's. */
   region: string | null;
-  /** Milliseconds, 1 to 86,400,000. Bounds a command without a timeout of its own, a release, and cleanup. Default 300,000. */
+  /** Milliseconds, 1 to 86,400,000. Bounds a command without a timeout of its own, each other call, and cleanup. Default 300,000. */
   timeoutMs: number;
   /** Whether a released sandbox is paused to be used again instead of deleted. Default `false`. */
   reuseLease: boolean;
@@ -90,16 +90,16 @@ export interface ProviderOptions {
 }
 
 /**
- * What was tried before an error was given up to. Without a request, `{operation: null, tries: 0, attempts: []}`.
+ * The requests that led to an error. Where none did, as with bad parameters, `{operation: null, tries: 0, attempts: []}`.
  * @source contract, "Errors"
  */
 export interface ErrorDetails {
   /**
-   * What the requests were for: `file transfer`, `stdin close`, `output connection`, `process creation`,
-   * `process cleanup`, `workspace command` or `sandbox lifecycle`; `null` where no request was made.
+   * What they were for: `file transfer`, `stdin close`, `output connection`, `process creation`, `process cleanup`,
+   * `workspace command` or `sandbox lifecycle`; `null` where it was no request that failed.
    */
   readonly operation: string | null;
-  /** How many requests were made. */
+  /** How many failed, or did not confirm what they had to. Requests that succeeded are not counted. */
   readonly tries: number;
   /** How they ended, the last 16, oldest first: an HTTP status, or why there was no usable answer. */
   readonly attempts: ReadonlyArray<
@@ -480,7 +480,7 @@ export interface SyncResult {
  * Is told what of a directory did not travel though nobody excluded it, before the call settles and in its async context: links
  * to absolute paths on their way out, sockets, FIFOs and devices on their way in. The first hundred by name, the rest by
  * number. A plugin passes its logger's `warn`. What it returns is not awaited; if it throws or rejects, `process.emitWarning` says
- * so with the code `CREATEOS_WARN_CALLBACK`, and the sync has succeeded all the same.
+ * so with the code `CREATEOS_WARN_CALLBACK`, which changes nothing of how the sync ends.
  * @source contract, "File sync"
  */
 export type Warn = (message: string, facts: { entry?: string; reason?: string; more?: number }) => unknown;
@@ -575,7 +575,7 @@ export function shutdown(): Promise<void>;
  *
  * Besides the errors named below, each call that makes requests can reject with those of {@link CreateosClient}'s constructor
  * (settings, key, `pacing`), with a {@link CreateosApiError}, and with `CreateOS connection failed.` and its like.
- * @source SDK, `PaperclipPlugin`; contract, "Leases"
+ * @source SDK, `PaperclipPlugin`; contract, "Leases", "The life of a lease" and "File sync"
  */
 export class CreateosProvider {
   /** @throws {RangeError} for options that cannot be used */
@@ -586,7 +586,7 @@ export class CreateosProvider {
 
   /**
    * Tries settings: sets a sandbox up as for a lease, runs a command in it and deletes it. What does not work is a result;
-   * the call rejects only if the sandbox could not be deleted afterwards.
+   * the call rejects only if a sandbox that was set up could not be deleted afterwards.
    */
   probe(params: ScopeParams): Promise<ProbeResult>;
 

@@ -15,26 +15,26 @@ import { emulatorForFile } from "./support/sandbox.mjs";
 const BLOCKS = PAGES.flatMap(blocksOf);
 const taken = new Set();
 
-/** The one block of a page that has this text, as it is. */
-function block(page, text) {
-  const found = BLOCKS.filter((each) => each.page === page && each.code.includes(text));
+/** The one block of a page that is of this language and has this text, as it is. */
+function block(page, language, text) {
+  const found = BLOCKS.filter((each) => each.page === page && each.language === language && each.code.includes(text));
   assert.equal(found.length, 1, `${page}: ${text}`);
   taken.add(found[0]);
   return found[0].code;
 }
 
 const TYPESCRIPT = {
-  usage: block("README.md", "parseConfig(config)"),
-  plugin: block("README.md", "environmentCalls"),
-  failure: block("README.md", "function attempt"),
-  withEmulator: block("README.md", "startEmulator"),
-  commands: block("docs/migration.md", "export async function run"),
-  hooks: block("docs/migration.md", "startEmulator"),
+  usage: block("README.md", "ts", "parseConfig(config)"),
+  plugin: block("README.md", "ts", "environmentCalls"),
+  failure: block("README.md", "ts", "function attempt"),
+  withEmulator: block("README.md", "ts", "startEmulator"),
+  commands: block("docs/migration.md", "ts", "export async function run"),
+  hooks: block("docs/migration.md", "ts", "startEmulator"),
 };
 const JAVASCRIPT = {
-  start: block("docs/emulator.md", "await startEmulator()"),
-  hook: `${block("docs/emulator.md", "const hooks")}\nexport { hooks };`,
-  deleteLeftOver: block("docs/troubleshooting.md", "deleteLeftOver"),
+  start: block("docs/emulator.md", "js", "await startEmulator()"),
+  hook: `${block("docs/emulator.md", "js", "const hooks")}\nexport { hooks };`,
+  deleteLeftOver: block("docs/troubleshooting.md", "js", "deleteLeftOver"),
 };
 
 // Inside the package, where its own name can be imported as everywhere else.
@@ -158,7 +158,7 @@ test("the emulator is started from the command line", async (t) => {
   mkdirSync(path.join(directory, "node_modules", ".bin"), { recursive: true });
   symlinkSync(path.join(ROOT, "emulator", "cli.mjs"), path.join(directory, "node_modules", ".bin", "createos-emulator"));
   writeFileSync(path.join(directory, "package.json"), "{}");
-  const line = block("README.md", "npx createos-emulator");
+  const line = block("README.md", "sh", "npx createos-emulator");
   assert.ok(line.includes("--port 3109"));
   const child = spawn("bash", ["-c", line.replace("3109", "0")], { cwd: directory, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => process.kill(-child.pid, "SIGKILL"));
@@ -172,7 +172,7 @@ test("the emulator is started from the command line", async (t) => {
 });
 
 test("vectors are recorded by the command that says so", async () => {
-  const line = block("CONTRIBUTING.md", "--record");
+  const line = block("CONTRIBUTING.md", "sh", "--record");
   const [recorded] = /__test__\S*FILE\.json/.exec(line);
   const vectors = path.join(ROOT, "__test__", "conformance", "vectors", "utf8.json");
   const copy = path.join(directory, "vectors.json");
