@@ -182,6 +182,21 @@ export class CreateosApiError extends CreateosError {
 export class CreateosCleanupError extends CreateosError {}
 
 /**
+ * The addon's binary is not there, or cannot be loaded on this system. Importing the package works all the same; the first call
+ * that needs the addon fails with this error, and so does each one after it. The message says what to do.
+ */
+export class CreateosLoadError extends CreateosError {
+  constructor(message: string, facts?: { platform?: string; arch?: string; libc?: string | null; package?: string | null });
+  /** `process.platform`, such as `linux`. */
+  readonly platform: string;
+  /** `process.arch`, such as `x64`. */
+  readonly arch: string;
+  /** The C library of Linux, such as `glibc 2.36` or `musl`; elsewhere `null`. */
+  readonly libc: string | null;
+  /** The package that holds this system's binary, such as `createos-native-linux-x64-gnu`; `null` where there is none. */
+  readonly package: string | null;
+}
+
  * A sandbox that is held: what acquiring it returned.
  * @source SDK, `PluginEnvironmentLease`
  */

@@ -5,7 +5,7 @@
 
 const { AsyncResource } = require("node:async_hooks");
 const { inspect } = require("node:util");
-const native = require("./binding.js");
+const loaded = require("./load.js");
 
 const STREAMS = ["stdout", "stderr"];
 
@@ -37,11 +37,31 @@ class CreateosApiError extends CreateosError {
 
 class CreateosCleanupError extends CreateosError {}
 
-for (const [name, { prototype }] of Object.entries({ CreateosError, CreateosApiError, CreateosCleanupError })) {
+class CreateosLoadError extends CreateosError {
+  /**
+   * @param {string} message
+   * @param {{platform?: string, arch?: string, libc?: string | null, package?: string | null}} [facts]
+   */
+  constructor(message, { platform = process.platform, arch = process.arch, libc = null, package: name = null } = {}) {
+    super(message);
+    this.platform = platform;
+    this.arch = arch;
+    this.libc = libc;
+    this.package = name;
+  }
+}
+
+for (const [name, { prototype }] of Object.entries({ CreateosError, CreateosApiError, CreateosCleanupError, CreateosLoadError })) {
   Object.defineProperty(prototype, "name", { value: name, configurable: true, writable: true });
 }
 
 const CLASSES = { error: CreateosError, api: CreateosApiError, cleanup: CreateosCleanupError };
+
+/** The addon. Where it could not be loaded, whatever needs it fails, and nothing else does. */
+function native() {
+  if (loaded.problem) throw new CreateosLoadError(loaded.problem.message, loaded.problem);
+  return loaded.addon;
+}
 
 function parametersInvalid() {
   return new CreateosError("Invalid CreateOS command parameters.");
@@ -63,7 +83,8 @@ function sync(caller, call) {
   try {
     return call();
   } catch (/** @type {any} */ fault) {
-    const error = fault.code === "RangeError" ? new RangeError(fault.message) : new CreateosError(fault.message);
+    const known = fault instanceof CreateosError || fault instanceof RangeError;
+    const error = known ? fault : fault.code === "RangeError" ? new RangeError(fault.message) : new CreateosError(fault.message);
     Error.captureStackTrace(error, caller);
     throw error;
   }
@@ -239,12 +260,12 @@ function configOf({ apiUrl, apiKey, shape, rootfs, region, timeoutMs, reuseLease
 }
 
 function parseConfig(raw) {
-  return configOf(sync(parseConfig, () => native.parseConfig(rawConfigOf(raw))));
+  return configOf(sync(parseConfig, () => native().parseConfig(rawConfigOf(raw))));
 }
 
 function shellQuote(value) {
   if (typeof value !== "string") throw parametersInvalid();
-  return sync(shellQuote, () => native.shellQuote(value));
+  return sync(shellQuote, () => native().shellQuote(value));
 }
 
 /** @type {(client: unknown) => any} */
@@ -255,8 +276,9 @@ class CreateosClient {
   #config;
 
   constructor(config, options) {
+    const { NativeClient } = sync(CreateosClient, native);
     const checked = optionsOf(options);
-    this.#native = sync(CreateosClient, () => new native.NativeClient(rawConfigOf(config), checked, surroundings()));
+    this.#native = sync(CreateosClient, () => new NativeClient(rawConfigOf(config), checked, surroundings()));
     this.#config = Object.freeze(configOf(this.#native.config));
   }
 
@@ -270,6 +292,8 @@ class CreateosClient {
 
   static {
     nativeOf = (client) => {
+      // Where there is no addon there is no client either, and that is what has to be said.
+      native();
       if (typeof client !== "object" || client === null || !(#native in client)) throw parametersInvalid();
       return client.#native;
     };
@@ -354,7 +378,7 @@ function listen(signal) {
 async function run(start, signal, log) {
   if (log != null && typeof log !== "function") throw parametersInvalid();
   if (signal != null && typeof signal.addEventListener !== "function") throw parametersInvalid();
-  const stop = new native.NativeStop();
+  const stop = new (native().NativeStop)();
   const forget = signal == null ? undefined : onAbort(signal, (timedOut) => stop.stop(timedOut));
   try {
     return await start(stop, log == null ? undefined : deliverer(log));
@@ -445,7 +469,8 @@ class CreateosProvider {
   #native;
 
   constructor(options) {
-    this.#native = new native.NativeProvider(optionsOf(options));
+    const { NativeProvider } = sync(CreateosProvider, native);
+    this.#native = new NativeProvider(optionsOf(options));
   }
 
   async execute(params, log, signal) {
@@ -539,15 +564,17 @@ function createProvider(options) {
   return new CreateosProvider(options);
 }
 
+/** @type {ReturnType<typeof native>["NativeProvider"]["prototype"] | undefined} */
+let processWide;
 /** One for the whole process, worker threads included. */
-const processWide = native.NativeProvider.processWide();
+const shared = () => (processWide ??= native().NativeProvider.processWide());
 
 async function release(params, destroy) {
-  await released(release, processWide, params, destroy);
+  await released(release, sync(release, shared), params, destroy);
 }
 
 async function shutdown() {
-  await processWide.shutdown();
+  await sync(shutdown, shared).shutdown();
 }
 
 module.exports = {
@@ -555,6 +582,7 @@ module.exports = {
   CreateosCleanupError,
   CreateosClient,
   CreateosError,
+  CreateosLoadError,
   CreateosProvider,
   createProvider,
   execute,

@@ -13,13 +13,13 @@ import { cleanEnvironment, npmCommand } from "../scripts/npm.mjs";
 const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
 const EXPORTS = [
-  "CreateosApiError", "CreateosCleanupError", "CreateosClient", "CreateosError", "CreateosProvider", "createProvider",
+  "CreateosApiError", "CreateosCleanupError", "CreateosClient", "CreateosError", "CreateosLoadError", "CreateosProvider", "createProvider",
   "execute", "parseConfig", "release", "shellQuote", "shutdown",
 ];
 
 /** Everything that a user gets, besides the one file that is named after the platform. */
 const PACKED = `
-  LICENSE README.md CHANGELOG.md package.json index.js index.d.ts binding.js binding.d.ts
+  LICENSE README.md CHANGELOG.md package.json index.js index.d.ts load.js binding.js binding.d.ts
   emulator/cli.mjs emulator/clock.mjs emulator/command.mjs emulator/connect.mjs emulator/delivered.mjs emulator/failure.mjs
   emulator/index.d.mts emulator/index.mjs emulator/isolation/bubblewrap.mjs emulator/isolation/holder.mjs
   emulator/isolation/index.mjs emulator/isolation/namespaces.mjs emulator/isolation/tools.mjs emulator/journal.mjs

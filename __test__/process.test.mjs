@@ -7,7 +7,7 @@ import { SECRET } from "./support/secrets.mjs";
 import { SOAK } from "./support/soak.mjs";
 
 const NAMES = [
-  "CreateosApiError", "CreateosCleanupError", "CreateosClient", "CreateosError", "CreateosProvider", "createProvider", "execute",
+  "CreateosApiError", "CreateosCleanupError", "CreateosClient", "CreateosError", "CreateosLoadError", "CreateosProvider", "createProvider", "execute",
   "parseConfig", "release", "shellQuote", "shutdown",
 ];
 

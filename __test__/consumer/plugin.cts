@@ -4,7 +4,7 @@ import createos = require("createos-native");
 import { type CreateosConfig, type ProviderOptions } from "createos-native";
 
 const {
-  CreateosApiError, CreateosCleanupError, CreateosClient, CreateosError, CreateosProvider,
+  CreateosApiError, CreateosCleanupError, CreateosClient, CreateosError, CreateosLoadError, CreateosProvider,
   createProvider, execute, parseConfig, release, shellQuote, shutdown,
 } = createos;
 
@@ -22,7 +22,7 @@ const leased: createos.ReleaseParams = {
 const log: createos.Log = (stream, text) => void `${stream}${shellQuote(text)}`;
 
 function isOurs(error: unknown): error is createos.CreateosError {
-  return error instanceof CreateosError || error instanceof CreateosApiError || error instanceof CreateosCleanupError;
+  return error instanceof CreateosError || error instanceof CreateosApiError || error instanceof CreateosCleanupError || error instanceof CreateosLoadError;
 }
 
 async function main(): Promise<createos.ExecuteResult | createos.CapturedOutput | createos.ErrorDetails | undefined> {

@@ -5,6 +5,7 @@ import {
   CreateosCleanupError,
   CreateosClient,
   CreateosError,
+  CreateosLoadError,
   CreateosProvider,
   createProvider,
   execute,
@@ -77,6 +78,7 @@ function shown(result: ExecuteResult): string {
 function explained(error: unknown): string {
   if (error instanceof CreateosApiError) return String(error.status satisfies number);
   if (error instanceof CreateosCleanupError) return error.name satisfies string;
+  if (error instanceof CreateosLoadError) return [error.platform, error.arch, error.libc ?? "", error.package ?? ""].join(" ") satisfies string;
   if (!(error instanceof CreateosError)) throw error;
   const details: ErrorDetails = error.details;
   const output: CapturedOutput | undefined = error.output;
