@@ -197,6 +197,7 @@ export class CreateosLoadError extends CreateosError {
   readonly package: string | null;
 }
 
+/**
  * A sandbox that is held: what acquiring it returned.
  * @source SDK, `PluginEnvironmentLease`
  */
@@ -208,7 +209,7 @@ export interface Lease {
    * `apiUrl` tell whose lease it is; `marker`, `shape`, `rootfs` and `region` are for resuming it; `remoteCwd`, `shellCommand` and
    * `reuseLease` are for the host.
    */
-  metadata?: Record<string, unknown>;
+  metadata?: Record<string, unknown> | undefined;
   /** Never set by this package: a sandbox has no expiry that could be guaranteed. */
   expiresAt?: string | null;
 }
@@ -291,7 +292,7 @@ export interface ReleaseParams extends ScopeParams {
   /** `null`, or an empty text: there is nothing to release. */
   providerLeaseId: string | null;
   /** See {@link Lease.metadata}. */
-  leaseMetadata?: Record<string, unknown>;
+  leaseMetadata?: Record<string, unknown> | undefined;
   /** Accepted and without effect: running commands are always cancelled. */
   cancelActiveWork?: boolean;
 }
@@ -353,7 +354,7 @@ export interface ResumeLeaseParams extends ScopeParams {
   /** The sandbox's ID. */
   providerLeaseId: string;
   /** The metadata that acquiring the lease returned. */
-  leaseMetadata?: Record<string, unknown>;
+  leaseMetadata?: Record<string, unknown> | undefined;
 }
 
 /**
