@@ -19,7 +19,7 @@ const EXPORTS = [
 
 /** Everything that a user gets, besides the one file that is named after the platform. */
 const PACKED = `
-  LICENSE README.md CHANGELOG.md package.json index.js index.d.ts load.js binding.js binding.d.ts
+  LICENSE THIRD-PARTY-LICENSES.md README.md CHANGELOG.md package.json index.js index.d.ts load.js binding.js binding.d.ts
   emulator/cli.mjs emulator/clock.mjs emulator/command.mjs emulator/connect.mjs emulator/delivered.mjs emulator/failure.mjs
   emulator/index.d.mts emulator/index.mjs emulator/isolation/bubblewrap.mjs emulator/isolation/holder.mjs
   emulator/isolation/index.mjs emulator/isolation/namespaces.mjs emulator/isolation/tools.mjs emulator/journal.mjs

@@ -2,13 +2,16 @@
 // Owns `npm test`: installs and builds what is missing, runs every step, and closes with what came of each and the total.
 //
 //   npm test                          everything but the plugin
-//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, docs, js, install, plugin; ARGs go to the step's own
+//   npm test -- STEP... [-- ARG...]   these steps only: rust, types, docs, js, install, packages, plugin; ARGs go to the step's own
 //                                     program
 //   npm test -- NAME...               the JavaScript tests in whose file names one of these occurs
 //   npm run test:node -- 24           the JavaScript tests on that Node.js: a major version, fetched from the registry
 //                                     once, or a path. The addon is the one that is there: nothing is built for it.
+//   npm run test:packages             what is published, installed from a registry on this machine, and the examples; with
+//                                     CREATEOS_PACKAGES=FOLDER the tarballs that are there
 //   npm run test:plugin               the packed package in plugin/, with the real SDK on the Node.js that it asks for, and
 //                                     the emulator with public clients; fetches all of them, so `npm test` leaves it out
+//   --prebuilt                        with any of these: the addon is the one that is there, and no compiler is needed
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -23,8 +26,9 @@ import { missingTool } from "./toolchain.mjs";
 
 const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const TESTS = path.join(ROOT, "__test__");
-/** Runs npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
+/** These run npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
 const INSTALL = "install.test.mjs";
+const PACKAGES = "packages.test.mjs";
 /** The Node.js that Paperclip's SDK asks for. */
 const PLUGIN_NODE = "24";
 
@@ -161,16 +165,16 @@ async function main() {
   const separator = process.argv.indexOf("--", 2);
   const own = process.argv.slice(2, separator < 0 ? undefined : separator);
   const extra = separator < 0 ? [] : process.argv.slice(separator + 1);
-  const { values, positionals } = parseArgs({ args: own, allowPositionals: true, options: { node: { type: "string" } } });
+  const { values, positionals } = parseArgs({ args: own, allowPositionals: true, options: { node: { type: "string" }, prebuilt: { type: "boolean" } } });
 
-  const missing = missingTool(ROOT);
+  const missing = values.prebuilt ? null : missingTool(ROOT);
   if (missing) throw new BuildError(missing);
   ensureDependencies(ROOT);
-  if (build()) console.log("The addon was built.");
+  if (!values.prebuilt && build()) console.log("The addon was built.");
 
   const node = values.node === undefined ? process.execPath : nodeFor(values.node);
   const present = testsIn(TESTS);
-  const suite = present.filter((file) => file !== INSTALL);
+  const suite = present.filter((file) => file !== INSTALL && file !== PACKAGES);
   const title = values.node === undefined ? "js" : `js on Node.js ${values.node}`;
   /** @type {Record<string, () => Promise<Outcome>>} */
   const steps = {
@@ -179,6 +183,7 @@ async function main() {
     docs: () => timed("docs", () => docs(extra)),
     js: () => timed(title, () => nodeTests(node, suite, extra)),
     install: () => timed("install", () => nodeTests(node, [INSTALL], extra)),
+    packages: () => timed("packages", () => nodeTests(node, [PACKAGES], extra)),
     plugin: () => timed("plugin", () => plugin(extra)),
   };
   const { plugin: _, ...usual } = steps;
