@@ -7,13 +7,16 @@ import { TLSSocket } from "node:tls";
 import { SECRET } from "./secrets.mjs";
 
 const ROUTES = [
+  ["createSandbox", "POST", /^\/v1\/sandboxes$/],
   ["getSandbox", "GET", /^\/v1\/sandboxes\/[^/]+$/],
   ["destroySandbox", "DELETE", /^\/v1\/sandboxes\/[^/]+$/],
   ["pause", "POST", /\/pause$/],
   ["resume", "POST", /\/resume$/],
   ["exec", "POST", /\/exec$/],
   ["upload", "PUT", /\/files$/],
+  ["download", "GET", /\/files$/],
   ["create", "POST", /\/processes$/],
+  ["listProcesses", "GET", /\/processes$/],
   ["stdinClose", "POST", /\/stdin\/close$/],
   ["connect", "GET", /\/connect$/],
   ["wait", "GET", /\/wait$/],
@@ -30,13 +33,16 @@ const EXIT = { type: "exit", exit_code: 0 };
 
 /** What a healthy endpoint answers. */
 export const HEALTHY = {
+  createSandbox: (exchange) => exchange.success({ id: `sb_${exchange.count}` }),
   getSandbox: (exchange) => exchange.success({ id: exchange.path.split("/")[3], status: "running" }),
   destroySandbox: (exchange) => exchange.success({}),
   pause: (exchange) => exchange.success({}),
   resume: (exchange) => exchange.success({}),
   exec: (exchange) => exchange.success({ result: { exit_code: 0, stdout: "", stderr: "" } }),
   upload: (exchange) => exchange.success({}),
+  download: (exchange) => exchange.answer(200, "content"),
   create: (exchange) => exchange.success({ process_id: `proc_${exchange.count}` }),
+  listProcesses: (exchange) => exchange.success({ processes: [] }),
   stdinClose: (exchange) => exchange.success({}),
   connect: (exchange) => exchange.stream(EXIT),
   wait: (exchange) => exchange.fail(404),
@@ -179,6 +185,8 @@ export class Endpoint {
   /** Answers a request; resolves when its handler is done. */
   async take(exchange) {
     exchange.route = routeOf(exchange.method, exchange.path);
+    /** When it had come in whole. */
+    exchange.at = performance.now();
     exchange.count = this.#counts[exchange.route] = (this.#counts[exchange.route] ?? 0) + 1;
     this.requests.push(exchange);
     for (const wake of this.#waiters) wake();

@@ -5,12 +5,18 @@ import { scan } from "./secrets.mjs";
 
 export const { CreateosApiError, CreateosCleanupError, CreateosError } = real;
 
+/** A result without what is in it rightly: what a command printed, and where the lease is, for its holder to keep. */
+function looked(result) {
+  if (result === null || typeof result !== "object") return result;
+  const { stdout, stderr, metadata, ...rest } = result;
+  const { apiUrl, ...facts } = metadata ?? {};
+  scan({ ...rest, metadata: facts });
+  return result;
+}
+
 async function watched(promise) {
   try {
-    // What a command printed is its own affair.
-    const result = await promise;
-    if (result?.metadata) scan({ ...result, stdout: "", stderr: "" });
-    return result;
+    return looked(await promise);
   } catch (error) {
     throw scan(error);
   }
@@ -29,6 +35,7 @@ export const release = (...args) => watched(real.release(...args));
 export const shutdown = () => watched(real.shutdown());
 export const createProvider = (options) => checked(() => new CreateosProvider(options));
 export const parseConfig = (raw) => checked(() => real.parseConfig(raw));
+/** What is quoted is the caller's own. */
 export const shellQuote = (value) => {
   try {
     return real.shellQuote(value);
@@ -39,21 +46,19 @@ export const shellQuote = (value) => {
 
 export class CreateosClient extends real.CreateosClient {
   constructor(...args) {
-    super(...args);
+    try {
+      super(...args);
+    } catch (error) {
+      throw scan(error);
+    }
     scan(this);
   }
 }
 
-export class CreateosProvider extends real.CreateosProvider {
-  execute(...args) {
-    return watched(super.execute(...args));
-  }
-
-  release(...args) {
-    return watched(super.release(...args));
-  }
-
-  shutdown() {
-    return watched(super.shutdown());
-  }
+export class CreateosProvider extends real.CreateosProvider {}
+for (const name of Object.getOwnPropertyNames(real.CreateosProvider.prototype).filter((each) => each !== "constructor")) {
+  const method = real.CreateosProvider.prototype[name];
+  CreateosProvider.prototype[name] = function (...args) {
+    return watched(method.apply(this, args));
+  };
 }
