@@ -24,7 +24,7 @@ const run = (command, log, signal) => addon.execute(client, { companyId: "c", en
 
 /**
  * Starts a program whose endpoint is `endpoint`. `exited` resolves to how it ended and what it printed; `printed(text)`
- * resolves once it has printed that to stdout.
+ * resolves, to all of its stdout, once it has printed that.
  */
 export function startProgram(source, endpoint, { type = "module", flags = [], env = {}, lease = "sb_test" } = {}) {
   const child = spawn(process.execPath, [...flags, `--input-type=${type}`, "-e", PRELUDE[type] + source], {
@@ -42,7 +42,7 @@ export function startProgram(source, endpoint, { type = "module", flags = [], en
     child.on("error", reject).on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
   });
   const printed = (text) => new Promise((resolve, reject) => {
-    const look = () => stdout.includes(text) && resolve();
+    const look = () => stdout.includes(text) && resolve(stdout);
     waiting.add(look);
     look();
     exited.then(() => reject(new Error(`The program ended before it printed ${text}: ${stdout}${stderr}`)), reject);
