@@ -26,8 +26,9 @@ const run = (command, log, signal) => addon.execute(client, { companyId: "c", en
  * Starts a program whose endpoint is `endpoint`. `exited` resolves to how it ended and what it printed; `printed(text)`
  * resolves, to all of its stdout, once it has printed that.
  */
-export function startProgram(source, endpoint, { type = "module", flags = [], env = {}, lease = "sb_test" } = {}) {
-  const child = spawn(process.execPath, [...flags, `--input-type=${type}`, "-e", PRELUDE[type] + source], {
+export function startProgram(source, endpoint, { type = "module", flags = [], env = {}, lease = "sb_test", under = [] } = {}) {
+  const [command, ...args] = [...under, process.execPath, ...flags, `--input-type=${type}`, "-e", PRELUDE[type] + source];
+  const child = spawn(command, args, {
     cwd: ROOT, stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, NODE_OPTIONS: "", TEST_URL: endpoint.url, TEST_KEY: endpoint.key, TEST_LEASE: lease, ...env },
   });
