@@ -55,16 +55,6 @@ describe("errors", () => {
     }
   }
 
-  for (const code of [301, 302, 303, 307, 308]) {
-    test(`a redirect (${code}) counts as no answer and is not followed`, async (t) => {
-      const other = await startEndpoint({}, { t });
-      const { error } = await failing(t, { upload: (exchange) => exchange.fail(code, { location: `${other.url}/v1/elsewhere` }) }, {}, { stdin: "x" });
-      assert.deepEqual([error.constructor, error.message], [addon.CreateosError, "CreateOS connection failed."]);
-      assert.deepEqual(error.details, { operation: "file transfer", tries: 1, attempts: [{ failure: "protocol" }] });
-      assert.equal(other.connections, 0);
-    });
-  }
-
   for (const code of [500, 502, 503, 599]) {
     test(`HTTP ${code} for a process creation confirms nothing`, async (t) => {
       const { error } = await failing(t, { create: status(code) });
