@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import * as addon from "../index.js";
 import { data, exit, startEndpoint, STREAM_HEAD, chunk } from "./support/endpoint.mjs";
 import { Environment } from "./support/environment.mjs";
+import { unwatched as addon } from "./support/package.mjs";
 import { conceal, scan, SECRET } from "./support/secrets.mjs";
 
 /** An endpoint for one test, an environment there, and what the one command came to. */

@@ -1,10 +1,9 @@
 // Bad input of every kind: the contract's message, as a rejection, before any request.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import * as addon from "../index.js";
 import { startEndpoint } from "./support/endpoint.mjs";
 import { Environment } from "./support/environment.mjs";
-import { CreateosClient, CreateosProvider, createProvider, execute, parseConfig, release, shellQuote } from "./support/package.mjs";
+import { CreateosClient, CreateosProvider, createProvider, execute, parseConfig, release, shellQuote, unwatched as addon } from "./support/package.mjs";
 
 const PARAMETERS = "Invalid CreateOS command parameters.";
 const COMMAND = "A sandbox command is required.";

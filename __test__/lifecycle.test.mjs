@@ -1,7 +1,7 @@
 // A lease's life as the host sees it, from acquisition to destruction, on an endpoint that runs real processes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CreateosApiError, CreateosCleanupError, CreateosError } from "../index.js";
+import { CreateosApiError, CreateosCleanupError, CreateosError } from "./support/package.mjs";
 import { Host, WORKSPACE } from "./support/lease.mjs";
 
 /** A hook for some routes. */

@@ -27,10 +27,10 @@ describe("the process", async () => {
   test("every export is there by import and by require, and is the same", async () => {
     const { code, stdout, stderr } = await runProgram(`
       import { createRequire } from "node:module";
-      import { ${NAMES.join(", ")} } from "./index.js";
+      import own, { ${NAMES.join(", ")} } from "./index.js";
       const required = createRequire(process.cwd() + "/x.js")("./index.js");
       const named = { ${NAMES.join(", ")} };
-      for (const name of Object.keys(named)) if (named[name] !== required[name] || addon.default[name] !== named[name]) throw new Error(name);
+      for (const name of Object.keys(named)) if (named[name] !== required[name] || own[name] !== named[name]) throw new Error(name);
       console.log(Object.keys(required).sort().join());`, endpoint);
     assert.deepEqual([code, stderr], [0, ""]);
     for (const name of NAMES) assert.ok(stdout.trim().split(",").includes(name), name);

@@ -70,7 +70,7 @@ test("what the README says of operations, options and failures is what the code 
   assert.equal(operations.length + failures.length, 13);
   for (const word of [...operations, ...failures]) assert.ok(README.includes(`\`${word}\``), word);
 
-  const { createProvider } = await import("../index.js");
+  const { createProvider } = await import("./support/package.mjs");
   const rows = [...README.matchAll(/^\| `(\w+)(?:\.(\w+))?` \| ([\d,]+) \| ([\d,]+) to ([\d,]+) \|/gm)];
   assert.equal(rows.length, 6);
   for (const [, name, member, ...numbers] of rows) {

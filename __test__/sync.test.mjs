@@ -5,7 +5,7 @@ import { appendFile, chmod, link, lstat, mkdir, open, readFile, readdir, rm, sta
 import net from "node:net";
 import path from "node:path";
 import { test } from "node:test";
-import { CreateosCleanupError } from "../index.js";
+import { CreateosCleanupError } from "./support/package.mjs";
 import { makeTar } from "./conformance/server.mjs";
 import { startProgram } from "./support/emulator.mjs";
 import { Host, temporary, tree, WORKSPACE } from "./support/lease.mjs";

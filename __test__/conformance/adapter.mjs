@@ -1,9 +1,10 @@
-// Lets a vector drive the package: its own entry, or the one that CREATEOS_MODULE names. Pacing is off, for time's sake only.
+// Lets a vector drive the package, with the scanner of secrets between them, or the module that CREATEOS_MODULE names. Pacing is
+// off, for time's sake only.
 
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-const ENTRY = fileURLToPath(new URL("../../index.js", import.meta.url));
+const ENTRY = fileURLToPath(new URL("../support/package.mjs", import.meta.url));
 
 export async function load() {
   const native = await import(pathToFileURL(path.resolve(process.env.CREATEOS_MODULE ?? ENTRY)).href);

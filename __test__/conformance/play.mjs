@@ -8,7 +8,8 @@ import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { listTar, startServer } from "./server.mjs";
 
-const SECRET = "test-secret";
+/** The key of every vector. */
+export const SECRET = "test-secret";
 const MARKER = "11111111-2222-4333-8444-555555555555";
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 const digest = (text) => typeof text === "string" && text.length > 256

@@ -4,8 +4,9 @@ import { execFileSync } from "node:child_process";
 import { lstat, mkdtemp, readFile, readdir, readlink, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { createProvider } from "../../index.js";
 import { startEmulator } from "../../emulator/index.mjs";
+import { createProvider } from "./package.mjs";
+import { conceal } from "./secrets.mjs";
 
 /** Where a sandbox has its workspace. */
 export const WORKSPACE = "/paperclip-workspace";
@@ -20,6 +21,7 @@ export class Host {
   }
 
   constructor(emulator, config, options) {
+    conceal(emulator.key, new URL(emulator.url).host);
     this.emulator = emulator;
     this.options = options;
     this.base = {

@@ -2,13 +2,14 @@
 import { spawn } from "node:child_process";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { conceal, scanText } from "./secrets.mjs";
 
 const ROOT = path.join(path.dirname(fileURLToPath(import.meta.url)), "..", "..");
 
 /** What every program begins with: the package, and `run` for a command on the endpoint that it was given. */
 const PRELUDE = {
   module: `
-import * as addon from "./index.js";
+import * as addon from "./__test__/support/package.mjs";
 import { Environment, bash } from "./__test__/support/environment.mjs";
 const environment = new Environment({ url: process.env.TEST_URL, key: process.env.TEST_KEY }, {}, process.env.TEST_LEASE);
 const client = environment.client();
@@ -23,8 +24,8 @@ const run = (command, log, signal) => addon.execute(client, { companyId: "c", en
 };
 
 /**
- * Starts a program whose endpoint is `endpoint`. `exited` resolves to how it ended and what it printed; `printed(text)`
- * resolves, to all of its stdout, once it has printed that.
+ * Starts a program whose endpoint is `endpoint`, by the command `under` if there is one. `exited` resolves to how it ended
+ * and what it printed, in which there is no secret; `printed(text)` resolves, to all of its stdout, once it has printed that.
  */
 export function startProgram(source, endpoint, { type = "module", flags = [], env = {}, lease = "sb_test", under = [] } = {}) {
   const [command, ...args] = [...under, process.execPath, ...flags, `--input-type=${type}`, "-e", PRELUDE[type] + source];
@@ -32,6 +33,7 @@ export function startProgram(source, endpoint, { type = "module", flags = [], en
     cwd: ROOT, stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, NODE_OPTIONS: "", TEST_URL: endpoint.url, TEST_KEY: endpoint.key, TEST_LEASE: lease, ...env },
   });
+  conceal(endpoint.key, new URL(endpoint.url).host);
   let stdout = "", stderr = "";
   const waiting = new Set();
   child.stdout.setEncoding("utf8").on("data", (text) => {
@@ -40,7 +42,14 @@ export function startProgram(source, endpoint, { type = "module", flags = [], en
   });
   child.stderr.setEncoding("utf8").on("data", (text) => (stderr += text));
   const exited = new Promise((resolve, reject) => {
-    child.on("error", reject).on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+    child.on("error", reject).on("close", (code, signal) => {
+      try {
+        for (const [of, text] of Object.entries({ stdout, stderr })) scanText(text, `A program's ${of}`);
+        resolve({ code, signal, stdout, stderr });
+      } catch (error) {
+        reject(error);
+      }
+    });
   });
   const printed = (text) => new Promise((resolve, reject) => {
     const look = () => stdout.includes(text) && resolve(stdout);

@@ -1,5 +1,6 @@
-// One scanner for everything that the package lets out: errors, results, warnings, printed objects. Whatever a test keeps
-// secret (keys, URLs, what an endpoint said about a failure) is registered here and may occur in none of its forms.
+// One scanner for everything that the package lets out: errors, results, warnings, printed objects, a program's output.
+// Whatever a test keeps secret (keys, URLs, what an endpoint said about a failure) is registered here and may occur in none
+// of its forms. package.mjs puts the scanner between the package and the tests, program.mjs behind programs.
 import { inspect } from "node:util";
 
 /** A piece of every key and of every error body that the tests make up. */
@@ -23,20 +24,25 @@ export function scan(value) {
   return value;
 }
 
+/** Throws if a secret is found in what a program printed. Paths may be there: of its files, for one. */
+export function scanText(text, of) {
+  const secret = [...secrets].find((each) => text.includes(each));
+  if (secret !== undefined) throw new Error(`${of} holds ${secret}`);
+}
+
+const ALL = { showHidden: true, depth: Infinity, maxArrayLength: null, maxStringLength: null };
+
 function formsOf(value) {
-  const forms = {
-    inspected: inspect(value),
-    "deeply inspected": inspect(value, { showHidden: true, depth: Infinity, getters: true, maxArrayLength: null }),
-  };
+  const forms = { inspected: inspect(value), "deeply inspected": inspect(value, { ...ALL, getters: true }) };
   if (!(value instanceof Error)) return forms;
   return {
     ...forms,
     string: String(value),
-    raw: inspect(value, { showHidden: true, depth: Infinity, customInspect: false }),
-    JSON: JSON.stringify(value),
+    raw: inspect(value, { ...ALL, customInspect: false }),
+    JSON: String(JSON.stringify(value)),
     property: JSON.stringify(everything(value)),
-    stack: value.stack,
-    message: value.message,
+    stack: String(value.stack),
+    message: String(value.message),
   };
 }
 
