@@ -98,6 +98,10 @@ test("every test has the scanner between itself and the package", () => {
   ]);
 });
 
+test("whoever runs the tests looks for the tests' secret in all that they print", () => {
+  assert.ok(readFileSync(path.join(HERE, "..", "scripts", "test.mjs"), "utf8").includes(SECRET));
+});
+
 const SAYS = { status: "fail", message: SECRET, data: { message: SECRET, key: `key-${SECRET}`, id: SECRET } };
 const SUCCESS = {
   // Whatever a call looks for is here, and is nothing that it can use.
