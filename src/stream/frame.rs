@@ -124,9 +124,12 @@ impl DataFrame<'_> {
 }
 
 fn decode_base64(data: Text<'_>, buffer: &mut Vec<u8>) -> Option<()> {
-    buffer.clear();
     if let Some(plain) = data.plain() {
-        return BASE64.decode_vec(plain, buffer).ok();
+        // Whatever the buffer held is written over: only where it grows are there zeros to be written first.
+        buffer.resize(base64::decoded_len_estimate(plain.len()), 0);
+        let length = BASE64.decode_slice(plain, buffer).ok()?;
+        buffer.truncate(length);
+        return Some(());
     }
     // Encoders that escape slashes do so in nearly every frame. The second half of the buffer takes the unescaped
     // characters, so that these frames, too, need no memory of their own.
