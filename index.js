@@ -322,12 +322,14 @@ function deliverer(log) {
     complain("A CreateOS log callback failed", error, "CREATEOS_LOG_CALLBACK", " Its command goes on, and so do its log calls.");
   };
   // Calls from native code have no async context of their own on Node.js 24 and newer.
-  return AsyncResource.bind((stream, chunk) => {
-    try {
-      const returned = log(STREAMS[stream], chunk);
-      if (typeof returned?.then === "function") returned.then(undefined, warn);
-    } catch (error) {
-      warn(error);
+  return AsyncResource.bind((streams, texts) => {
+    for (let i = 0; i < texts.length; i++) {
+      try {
+        const returned = log(STREAMS[streams[i]], texts[i]);
+        if (typeof returned?.then === "function") returned.then(undefined, warn);
+      } catch (error) {
+        warn(error);
+      }
     }
   });
 }

@@ -106,7 +106,7 @@ impl NativeClient {
         command: NativeCommand,
         bounded: bool,
         stop: &NativeStop,
-        #[napi(ts_arg_type = "(stream: number, text: string) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
         let (client, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
         run(env, deliver, stop.clone(), move || {
@@ -144,7 +144,7 @@ impl NativeProvider {
         command: NativeCommand,
         surroundings: NativeSurroundings,
         stop: &NativeStop,
-        #[napi(ts_arg_type = "(stream: number, text: string) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
         let (provider, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
         run(env, deliver, stop.clone(), move || {

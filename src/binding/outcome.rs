@@ -1,5 +1,7 @@
 //! What came of a call, as plain data for `index.js`: a result, or all that an error object is made of.
 
+use std::sync::Arc;
+
 use napi::{
     Env, JsValue, Result,
     bindgen_prelude::{ToNapiValue, TypeName, ValueType},
@@ -19,7 +21,13 @@ use crate::{
 
 /// Text that is already in one of the two forms in which JavaScript keeps it, so that handing it over is a copy.
 #[derive(Debug)]
-pub struct NativeText(pub JsText);
+pub struct NativeText(pub Arc<JsText>);
+
+impl From<JsText> for NativeText {
+    fn from(text: JsText) -> Self {
+        Self(Arc::new(text))
+    }
+}
 
 impl TypeName for NativeText {
     fn type_name() -> &'static str {
@@ -34,7 +42,7 @@ impl TypeName for NativeText {
 impl ToNapiValue for NativeText {
     unsafe fn to_napi_value(env: sys::napi_env, text: Self) -> Result<sys::napi_value> {
         let env = Env::from_raw(env);
-        let string = match text.0 {
+        let string = match &*text.0 {
             JsText::Latin1(bytes) => env.create_string_latin1(bytes)?,
             JsText::Utf16(units) => env.create_string_utf16(units)?,
         };
@@ -71,7 +79,7 @@ pub struct NativeOutput {
 
 impl From<Captured> for NativeOutput {
     fn from(Captured { stdout, stderr, truncated }: Captured) -> Self {
-        Self { stdout: NativeText(stdout), stderr: NativeText(stderr), truncated }
+        Self { stdout: stdout.into(), stderr: stderr.into(), truncated }
     }
 }
 
@@ -147,7 +155,7 @@ impl NativeOutcome {
         let mut outcome = match ended.outcome {
             Ok(Outcome::Exited(exit)) => Self {
                 exit_code: exit.code,
-                signal: exit.signal.map(|units| NativeText(JsText::Utf16(units))),
+                signal: exit.signal.map(|units| JsText::Utf16(units).into()),
                 ..Self::default()
             },
             Ok(Outcome::TimedOut) => Self { timed_out: true, ..Self::default() },

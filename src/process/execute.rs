@@ -64,6 +64,7 @@ pub async fn execute(
     if outcome.is_ok() {
         output.finish();
     }
+    output.flush();
     let outcome = run.settle(outcome, stop).await;
     Ended { outcome, process: run.process }
 }

@@ -6,7 +6,10 @@ use std::{future::Future, time::Duration};
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::coop::consume_budget,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{output::Output, reconnect::Reconnect};
 use crate::{
@@ -79,7 +82,9 @@ pub async fn follow<E: Endpoint>(endpoint: &mut E, output: &mut Output, policy: 
     let mut end: Option<ProcessEnd> = None;
     let mut asked = false;
     loop {
-        let lost = match following.connection(endpoint).await {
+        let read = following.connection(endpoint).await;
+        following.output.flush();
+        let lost = match read {
             Ok(Read::Exit(exit)) => return Ok(exit),
             Ok(Read::Idle) => continue,
             Ok(Read::Lost(lost)) => lost,
@@ -176,6 +181,9 @@ impl Following<'_> {
         let opened = Instant::now();
         let mut lines = Lines::new();
         loop {
+            self.output.flush();
+            // Bytes that come as fast as they are read must not keep deadlines from being noticed.
+            consume_budget().await;
             let chunk = match within(self.idle_timeout, body.chunk()).await {
                 None => return Ok(Read::Idle),
                 Some(Ok(Some(chunk))) => chunk,

@@ -1,5 +1,6 @@
 //! Live output on its way to JavaScript: what has been read and not yet taken. Joins neighbouring text of one stream
-//! while JavaScript is busy, and bounds how far reading may run ahead of it, for each command and for the process.
+//! while JavaScript is busy, bounds how far reading may run ahead of it, for each command and for the process, and keeps
+//! the memory of what was delivered for what comes next.
 
 use std::{
     collections::VecDeque,
@@ -8,12 +9,14 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::stream::{Stream, text::split_bytes};
+use crate::stream::{Stream, text::Counted};
 
 /// No delivery is longer than this many bytes, hence neither than this many UTF-16 units. The promise is 262,144 of those;
 /// but V8 keeps a string of more than about 128 KiB among its large objects, each in fresh pages of the system, which
 /// costs JavaScript's thread twice as much.
 pub const MAX_DELIVERY: usize = 65_536;
+/// As many deliveries are taken at once. Waking JavaScript's thread, and being woken by it, costs more than a delivery.
+const BATCH: usize = 4;
 
 /// Bytes of output that one command may be ahead. The endpoint evicts what nobody reads, so this is generous.
 const AHEAD_COMMAND: usize = 16 * 1024 * 1024;
@@ -27,7 +30,14 @@ static PROCESS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::
 pub struct Delivery {
     pub stream: Stream,
     pub text: String,
+    units: usize,
     room: Option<Room>,
+}
+
+impl Delivery {
+    pub fn counted(&self) -> Counted<'_> {
+        Counted { text: &self.text, units: self.units }
+    }
 }
 
 /// Permission to hold so many bytes; given back when dropped.
@@ -48,6 +58,8 @@ impl Room {
 struct Queue {
     deliveries: VecDeque<Delivery>,
     closed: bool,
+    /// Memory of deliveries that were taken.
+    spare: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -87,39 +99,65 @@ impl Outbox {
     pub async fn room(&self, bytes: usize) -> Option<Room> {
         // One frame is far smaller than either budget, so that this fits in the end.
         let permits = u32::try_from(bytes.min(AHEAD_COMMAND)).ok()?;
+        let (command, process) = (self.0.ahead.clone(), PROCESS.clone());
+        if let (Ok(command), Ok(process)) =
+            (command.try_acquire_many_owned(permits), process.try_acquire_many_owned(permits))
+        {
+            return Some(Room { command, process });
+        }
+        // What is in the outbox must be taken, or there may never be room.
+        self.flush();
         let command = self.0.ahead.clone().acquire_many_owned(permits).await.ok()?;
         let process = PROCESS.clone().acquire_many_owned(permits).await.ok()?;
         Some(Room { command, process })
     }
 
-    /// Adds text in the room made for it; the few bytes of an unfinished character need none.
-    pub fn push(&self, stream: Stream, text: &str, room: Option<Room>) {
+    /// Adds text in the room made for it; the few bytes of an unfinished character need none. JavaScript's end may learn
+    /// of it no sooner than [`flush`](Self::flush).
+    pub fn push(&self, stream: Stream, text: Counted<'_>, room: Option<Room>) {
         let mut queue = self.0.queue();
         let mut rest = text;
-        while !rest.is_empty() {
-            let (piece, after) = split_bytes(rest, MAX_DELIVERY);
+        while !rest.text.is_empty() {
+            let (piece, after) = rest.split_bytes(MAX_DELIVERY);
             queue.add(stream, piece);
             rest = after;
         }
         // The last piece holds the room for all of the text; without text there is nothing to hold.
-        if let (Some(last), Some(room), false) = (queue.deliveries.back_mut(), room, text.is_empty()) {
+        if let (Some(last), Some(room), false) = (queue.deliveries.back_mut(), room, text.text.is_empty()) {
             match &mut last.room {
                 Some(held) => held.merge(room),
                 none => *none = Some(room),
             }
         }
-        drop(queue);
-        self.0.filled.notify_one();
+        if queue.deliveries.len() > BATCH {
+            self.0.filled.notify_one();
+        }
+    }
+
+    /// To be called before anything is waited for.
+    pub fn flush(&self) {
+        if !self.0.queue().deliveries.is_empty() {
+            self.0.filled.notify_one();
+        }
     }
 }
 
 impl Queue {
-    fn add(&mut self, stream: Stream, piece: &str) {
+    fn add(&mut self, stream: Stream, piece: Counted<'_>) {
         match self.deliveries.back_mut() {
-            Some(last) if last.stream == stream && last.text.len() + piece.len() <= MAX_DELIVERY => {
-                last.text.push_str(piece);
+            Some(last) if last.stream == stream && last.text.len() + piece.text.len() <= MAX_DELIVERY => {
+                if last.text.capacity() < last.text.len() + piece.text.len() {
+                    // What was joined once is joined again: all the memory that this delivery can need.
+                    last.text.reserve_exact(MAX_DELIVERY - last.text.len());
+                }
+                last.text.push_str(piece.text);
+                last.units += piece.units;
             }
-            _ => self.deliveries.push_back(Delivery { stream, text: piece.to_owned(), room: None }),
+            _ => {
+                let mut text = self.spare.pop().unwrap_or_default();
+                text.push_str(piece.text);
+                self.deliveries.push_back(Delivery { stream, text, units: piece.units, room: None });
+            }
         }
     }
 }
@@ -132,37 +170,51 @@ impl Drop for Outbox {
 }
 
 impl Outgoing {
-    /// The next piece of output, `None` once the outbox is closed and empty.
-    pub async fn next(&mut self) -> Option<Delivery> {
+    /// Moves the next pieces of output to `batch`, some at least; `false` once the outbox is closed and empty.
+    pub async fn next(&mut self, batch: &mut Vec<Delivery>) -> bool {
         loop {
             let filled = self.0.filled.notified();
             {
                 let mut queue = self.0.queue();
-                if let Some(delivery) = queue.deliveries.pop_front() {
-                    return Some(delivery);
-                }
-                if queue.closed {
-                    return None;
+                let count = queue.deliveries.len().min(BATCH);
+                batch.extend(queue.deliveries.drain(..count));
+                if count > 0 || queue.closed {
+                    return count > 0;
                 }
             }
             filled.await;
+        }
+    }
+
+    /// Gives the memory of a delivery back.
+    pub fn reuse(&self, mut text: String) {
+        text.clear();
+        let mut queue = self.0.queue();
+        if queue.spare.len() < 2 * BATCH {
+            queue.spare.push(text);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
     async fn push(outbox: &Outbox, stream: Stream, text: &str) {
         let room = outbox.room(text.len()).await;
-        outbox.push(stream, text, room);
+        outbox.push(stream, text.into(), room);
+        outbox.flush();
     }
 
     async fn drain(outgoing: &mut Outgoing) -> Vec<(Stream, String)> {
         let mut all = Vec::new();
-        while let Some(delivery) = outgoing.next().await {
-            all.push((delivery.stream, delivery.text));
+        let mut batch = Vec::new();
+        while outgoing.next(&mut batch).await {
+            all.extend(batch.drain(..).map(|delivery| (delivery.stream, delivery.text)));
         }
         all
     }
@@ -197,6 +249,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_pushed_is_delivered_before_room_is_waited_for() {
+        let (outbox, mut outgoing) = outbox();
+        let taking = tokio::spawn(async move { outgoing.next(&mut Vec::new()).await });
+        tokio::task::yield_now().await;
+        let room = outbox.room(AHEAD_COMMAND).await;
+        outbox.push(Stream::Stdout, "a".into(), room);
+        assert!(timeout(Duration::from_secs(60), outbox.room(1)).await.is_ok());
+        assert!(taking.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_what_was_delivered_holds_what_comes_next() {
+        let (outbox, mut outgoing) = outbox();
+        let mut batch = Vec::new();
+        let mut memory = Vec::new();
+        for _ in 0..2 {
+            push(&outbox, Stream::Stdout, "text").await;
+            assert!(outgoing.next(&mut batch).await);
+            let text = batch.remove(0).text;
+            assert_eq!(text, "text");
+            memory.push(text.as_ptr());
+            outgoing.reuse(text);
+        }
+        assert_eq!(memory[0], memory[1]);
+    }
+
+    #[tokio::test]
     async fn reading_ahead_stops_at_the_bound_and_goes_on_when_something_is_taken() {
         let (outbox, mut outgoing) = outbox();
         let text = "x".repeat(MAX_DELIVERY);
@@ -205,7 +284,7 @@ mod tests {
         }
         let mut waiting = Box::pin(outbox.room(1));
         assert!(poll_once(&mut waiting).await.is_none());
-        drop(outgoing.next().await);
+        assert!(outgoing.next(&mut Vec::new()).await);
         assert!(waiting.await.is_some());
     }
 

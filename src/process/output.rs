@@ -6,7 +6,7 @@ use crate::{
     stream::{
         Stream,
         tail::Tail,
-        text::{Decoder, JsText},
+        text::{Counted, Decoder, JsText},
     },
 };
 
@@ -58,7 +58,7 @@ impl Output {
     pub fn write(&mut self, stream: Stream, bytes: &[u8], room: Option<Room>) {
         let Printed { decoder, tail, .. } = &mut self.printed[stream.index()];
         let mut room = room;
-        for text in decoder.push(bytes) {
+        for text in decoder.push(bytes).map(Counted::from) {
             tail.push(text);
             if let Some(live) = &self.live {
                 live.push(stream, text, room.take());
@@ -66,10 +66,17 @@ impl Output {
         }
     }
 
+    /// Nothing more will be written for a while: what was is handed to the live log.
+    pub fn flush(&self) {
+        if let Some(live) = &self.live {
+            live.flush();
+        }
+    }
+
     /// No more bytes will come: an unfinished character becomes U+FFFD.
     pub fn finish(&mut self) {
         for Printed { stream, decoder, tail } in &mut self.printed {
-            let text = decoder.finish();
+            let text = Counted::from(decoder.finish());
             tail.push(text);
             if let Some(live) = &self.live {
                 live.push(*stream, text, None);

@@ -2,7 +2,7 @@
 //! how it is stored: segments of UTF-8, of which the oldest is used again for the newest, so that a long output costs
 //! constant time a byte and no further memory, and a short one little.
 
-use super::text::{JsText, split_bytes, split_units, utf16_len};
+use super::text::{Counted, JsText, split_units, utf16_len};
 use std::collections::VecDeque;
 
 /// The bytes of a segment: what is kept beyond the limit is less than one.
@@ -31,19 +31,19 @@ impl Tail {
         Self { limit: limit_units, segments: VecDeque::new(), units: 0, dropped: false, spare: None }
     }
 
-    pub fn push(&mut self, mut text: &str) {
-        while !text.is_empty() {
+    pub fn push<'a>(&mut self, text: impl Into<Counted<'a>>) {
+        let mut text = text.into();
+        while !text.text.is_empty() {
             let room = self.segments.back().map_or(0, |last| SEGMENT - last.text.len());
-            let (fitting, rest) = split_bytes(text, room);
-            if fitting.is_empty() {
+            let (fitting, rest) = text.split_bytes(room);
+            if fitting.text.is_empty() {
                 self.add_segment();
                 continue;
             }
             if let Some(last) = self.segments.back_mut() {
-                let units = utf16_len(fitting);
-                last.text.push_str(fitting);
-                last.units += units;
-                self.units += units;
+                last.text.push_str(fitting.text);
+                last.units += fitting.units;
+                self.units += fitting.units;
             }
             text = rest;
             self.trim();
@@ -155,7 +155,7 @@ mod tests {
         assert!(memory(&tail) < 100);
         for text in ["a", "\u{20AC}"] {
             let text = text.repeat(98_304);
-            (0..200).for_each(|_| tail.push(&text));
+            (0..200).for_each(|_| tail.push(text.as_str()));
             assert!(memory(&tail) <= (4_194_304 * text.len() / 98_304) + 3 * SEGMENT);
             assert_eq!(tail.to_js().len(), 4_194_304);
         }
@@ -174,7 +174,7 @@ mod tests {
             let mut all = String::new();
             for (text, count) in parts {
                 let text = text.repeat(count);
-                tail.push(&text);
+                tail.push(text.as_str());
                 all.push_str(&text);
                 prop_assert_eq!(tail.truncated(), utf16_len(&all) > limit);
                 prop_assert!(tail.units < limit + SEGMENT || tail.segments.len() <= 1);

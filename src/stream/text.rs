@@ -112,6 +112,37 @@ fn count_units(bytes: &[u8]) -> usize {
     total
 }
 
+/// Text whose UTF-16 units were counted: once, however many parts of the program need to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<'a> {
+    pub text: &'a str,
+    pub units: usize,
+}
+
+impl Counted<'_> {
+    pub fn is_ascii(self) -> bool {
+        self.units == self.text.len()
+    }
+
+    /// Cuts after at most `max` bytes, never inside a character.
+    pub fn split_bytes(self, max: usize) -> (Self, Self) {
+        let (first, rest) = split_bytes(self.text, max);
+        // ASCII, or one of the two is empty: nothing has to be counted again.
+        let units = if self.is_ascii() || rest.is_empty() {
+            first.len().min(self.units)
+        } else {
+            count_units(first.as_bytes())
+        };
+        (Self { text: first, units }, Self { text: rest, units: self.units - units })
+    }
+}
+
+impl<'a> From<&'a str> for Counted<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { text, units: utf16_len(text) }
+    }
+}
+
 /// The length that JavaScript would give `text`.
 pub fn utf16_len(text: &str) -> usize {
     // Most text is ASCII, and seeing that is faster than counting.
@@ -199,13 +230,6 @@ impl fmt::Display for JsText {
 impl From<&str> for JsText {
     fn from(text: &str) -> Self {
         Self::join(std::iter::once(text))
-    }
-}
-
-impl From<String> for JsText {
-    /// ASCII, which most output is, stays where it is.
-    fn from(text: String) -> Self {
-        if text.is_ascii() { Self::Latin1(text.into_bytes()) } else { Self::from(text.as_str()) }
     }
 }
 
