@@ -195,7 +195,7 @@ describe("without its platform's package", () => {
             console.log(JSON.stringify([Object.keys(addon).includes("execute"), error.name, error.package]));
           }
         });`)}, { eval: true });`;
-    assert.deepEqual(run(nothing, inWorker), [true, "CreateosLoadError", `createos-native-${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`]);
+    assert.deepEqual(run(nothing, inWorker), [true, "CreateosLoadError", `createos-native-${BINARY.split(".")[1]}`]);
   });
 });
 

@@ -4,8 +4,10 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import http from "node:http";
 import os from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { cleanEnvironment, npmCommand, toolsFolder } from "../scripts/npm.mjs";
@@ -135,6 +137,55 @@ describe("what is published", () => {
   test("the licenses of what is linked in are up to date", () => {
     const { status, stderr } = spawnSync(process.execPath, ["scripts/licenses.mjs", "--check"], { cwd: ROOT, encoding: "utf8" });
     assert.equal(status, 0, stderr);
+  });
+});
+
+describe("published", () => {
+  // Sorted by name the main one is first. Three show it all; npm takes its time for each.
+  const names = ["createos-native", "createos-native-darwin-arm64", `createos-native-${TARGET}`];
+
+  /** What was published, in order, by a registry that has `known` already. */
+  async function published(known, ...args) {
+    const few = path.join(scratch, "few");
+    for (const name of names) cpSync(tarballOf(name), path.join(few, path.basename(tarballOf(name))));
+    const seen = [];
+    const server = http.createServer(async (request, response) => {
+      const name = decodeURIComponent(request.url.slice(1)).split("/")[0];
+      if (request.method === "PUT") {
+        seen.push(name);
+        await text(request);
+        return response.writeHead(201, { "content-type": "application/json" }).end("{}");
+      }
+      const document = known.includes(name) && { name, "dist-tags": { latest: version }, versions: { [version]: { name, version } } };
+      return response.writeHead(document ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(document || { error: "not found" }));
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const host = `127.0.0.1:${server.address().port}`;
+    const npmrc = path.join(scratch, "npmrc");
+    writeFileSync(npmrc, `registry=http://${host}/\n//${host}/:_authToken=token\n`);
+    try {
+      const env = { npm_config_registry: `http://${host}/`, npm_config_userconfig: npmrc };
+      const said = await run([process.execPath, "scripts/publish.mjs", few, ...args], ROOT, env).catch((error) => error.message);
+      return { seen, said };
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  }
+  test("the platforms' packages go before the main one, and what is there already is left out", async () => {
+    const [main, first, second] = names;
+    const { seen, said } = await published([first], "--tag", `v${version}`);
+    assert.deepEqual(seen, [second, main], said);
+    assert.ok(said.includes(`${first}@${version}: published already`), said);
+  });
+
+  test("a dry run publishes nothing, and a tag of another version neither", async () => {
+    const dry = await published([], "--dry-run");
+    assert.deepEqual(dry.seen, []);
+    for (const name of names) assert.ok(dry.said.includes(`${name}@${version}: would be published`), dry.said);
+    const wrong = await published([], "--tag", "v99.0.0");
+    assert.deepEqual(wrong.seen, []);
+    assert.match(wrong.said, /The tag is v99\.0\.0, and createos-native is/);
   });
 });
 

@@ -11,7 +11,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { cleanEnvironment, toolsFolder } from "./npm.mjs";
-import { missingTool, rustcVersion } from "./toolchain.mjs";
+import { PREBUILT, missingTool, rustcVersion } from "./toolchain.mjs";
 
 const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const STAMP = path.join(ROOT, "target", "createos-native.json");
@@ -70,6 +70,7 @@ function isUpToDate(inputs) {
  * @returns {boolean} whether anything had to be built
  */
 export function build({ debug = false, force = false } = {}) {
+  if (process.env[PREBUILT]) return false;
   const inputs = describeInputs(debug ? "debug" : "release");
   if (!force && isUpToDate(inputs)) return false;
 

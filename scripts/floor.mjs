@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Owns the binary that is released for Linux with glibc: built against glibc 2.17 by zig, and checked to need no newer glibc
-// and no newer Node-API than promised. `npm run build` makes one for this machine instead.
+// Owns the binaries that are released for Linux: built by zig, with glibc against its version 2.17, and checked to need no newer
+// glibc and no newer Node-API than promised. `npm run build` makes one for this machine instead.
 //
 //   node scripts/floor.mjs OUT [TARGET]     puts the binary into OUT, for x86_64-unknown-linux-gnu or TARGET
 
@@ -23,7 +23,7 @@ function readelf(...args) {
   return stdout;
 }
 
-const newerFirst = new Intl.Collator("en", { numeric: true });
+const byVersion = new Intl.Collator("en", { numeric: true });
 
 /**
  * The newest glibc that a binary needs, and what else it needs of the system and of Node.js.
@@ -35,7 +35,7 @@ export function needsOf(binary) {
   // They are looked up by name when the addon is loaded. All that came after version 8 begin like this.
   const newer = readFileSync(binary, "latin1").match(/\bnode_api_\w+/g) ?? [];
   return {
-    glibc: versions.sort(newerFirst.compare).at(-1) ?? null,
+    glibc: versions.sort(byVersion.compare).at(-1) ?? null,
     libraries: libraries.sort(),
     newerThanNodeApi8: [...new Set(newer)].sort(),
   };
@@ -46,8 +46,9 @@ export function checkFloor(binary) {
   const { glibc, libraries, newerThanNodeApi8 } = needsOf(binary);
   const [newer] = newerThanNodeApi8;
   if (newer) throw new BuildError(`${path.basename(binary)} calls ${newer}, which Node-API 8 does not have.`);
-  if (glibc === null) throw new BuildError(`${path.basename(binary)} names no glibc version.`);
-  if (newerFirst.compare(glibc, GLIBC) > 0) throw new BuildError(`${path.basename(binary)} needs glibc ${glibc}; it must run on ${GLIBC}.`);
+  const isGlibc = !binary.endsWith("-musl.node");
+  if (isGlibc !== (glibc !== null)) throw new BuildError(`${path.basename(binary)} is for ${isGlibc ? "musl" : "glibc"}.`);
+  if (glibc !== null && byVersion.compare(glibc, GLIBC) > 0) throw new BuildError(`${path.basename(binary)} needs glibc ${glibc}; it must run on ${GLIBC}.`);
   return { glibc, libraries };
 }
 
@@ -62,10 +63,11 @@ export function buildFloor(out, target = "x86_64-unknown-linux-gnu") {
   const cli = path.join(toolsFolder(ROOT), "node_modules", "@napi-rs", "cli", "dist", "cli.js");
   const { status } = spawnSync(process.execPath, [
     cli, "build", "--platform", "--release", "--no-const-enum", "--js", "binding.js", "--dts", "binding.d.ts",
-    "--cross-compile", "--target", `${target}.${GLIBC}`, "--output-dir", path.resolve(out), "--", "--locked",
+    "--cross-compile", "--target", target.endsWith("-gnu") ? `${target}.${GLIBC}` : target, "--output-dir", path.resolve(out), "--", "--locked",
   ], { cwd: ROOT, env, stdio: ["ignore", 2, 2] });
   if (status !== 0) throw new BuildError("createos-native could not be built; the messages are above.");
-  return path.resolve(out, `createos-native.linux-${target.startsWith("x86_64") ? "x64" : "arm64"}-gnu.node`);
+  const [arch, , , libc] = target.split("-");
+  return path.resolve(out, `createos-native.linux-${arch === "x86_64" ? "x64" : "arm64"}-${libc}.node`);
 }
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
@@ -74,7 +76,7 @@ if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.me
     if (!out) throw new BuildError("usage: node scripts/floor.mjs OUT [TARGET]");
     const binary = buildFloor(out, target);
     const { glibc, libraries } = checkFloor(binary);
-    console.log(`${path.basename(binary)}: glibc ${glibc}, ${libraries.join(" ")}`);
+    console.log(`${path.basename(binary)}: glibc ${glibc ?? "none"}, ${libraries.join(" ")}`);
   } catch (error) {
     console.error(error instanceof BuildError ? error.message : error);
     process.exitCode = 1;

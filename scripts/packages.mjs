@@ -38,7 +38,10 @@ function copyMain(stage) {
     if (!existsSync(path.join(ROOT, file))) throw new BuildError(`${file} is missing: build the addon first, by npm run build.`);
     cpSync(path.join(ROOT, file), path.join(stage, file), { recursive: true });
   }
-  writeJson(path.join(stage, "package.json"), { ...published, files });
+  // A provenance statement has to name the repository that it was built in.
+  const { GITHUB_SERVER_URL, GITHUB_REPOSITORY } = process.env;
+  const repository = GITHUB_REPOSITORY && { type: "git", url: `git+${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY}.git` };
+  writeJson(path.join(stage, "package.json"), { ...published, files, ...(repository && { repository }) });
 }
 
 /**

@@ -7,6 +7,9 @@ import { readFileSync } from "node:fs";
 /** The oldest Node.js that the napi CLI, and so a build from source, runs on. */
 const NODE_FLOOR = "20.17";
 
+/** A variable that says: the addon that is there is the one to be used, whatever the sources say. Nothing is built then. */
+export const PREBUILT = "CREATEOS_PREBUILT";
+
 /**
  * What a program prints of its version; null when it is missing or cannot even say that, as a rustup without a toolchain.
  * @param {string} program
@@ -39,6 +42,7 @@ export function rustcVersion() {
  * @param {string} root the package's folder
  */
 export function missingTool(root) {
+  if (process.env[PREBUILT]) return null;
   const needs = (/** @type {string} */ what, /** @type {string} */ found, /** @type {string} */ remedy) =>
     `createos-native needs ${what} to be built from source, but ${found}; ${remedy}, then run this command again.`;
 
