@@ -184,9 +184,20 @@ export class CreateosCleanupError extends CreateosError {}
 /**
  * The addon's binary is not there, or cannot be loaded on this system. Importing the package works all the same; the first call
  * that needs the addon fails with this error, and so does each one after it. The message says what to do.
+ * @source README, "When the binary is missing"
  */
 export class CreateosLoadError extends CreateosError {
-  constructor(message: string, facts?: { platform?: string; arch?: string; libc?: string | null; package?: string | null });
+  /** For tests of code that handles errors; the package makes its own. */
+  constructor(message: string, facts?: {
+    /** Default: this process's. */
+    platform?: string;
+    /** Default: this process's. */
+    arch?: string;
+    /** Default `null`. */
+    libc?: string | null;
+    /** Default `null`. */
+    package?: string | null;
+  });
   /** `process.platform`, such as `linux`. */
   readonly platform: string;
   /** `process.arch`, such as `x64`. */
