@@ -4,6 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { data, HEALTHY } from "./endpoint.mjs";
+import { abortOn } from "./sandbox.mjs";
 
 const MARKER = "00000000-0000-4000-8000-000000000000";
 
@@ -22,7 +23,7 @@ async function download(environment, provider) {
   }
 }
 
-/** Output and no end, so that only a deadline ends the command. */
+/** Output and no end, so that the command has to be ended. */
 async function endless(exchange) {
   await exchange.head();
   await exchange.frames(data(1, "x"));
@@ -54,7 +55,11 @@ export const CALLS = {
     answers: { connect: (exchange) => exchange.fail(503) },
   },
   terminate: {
-    operation: "process cleanup", run: (environment, provider) => provider.execute(environment.params({ timeoutMs: 300 })),
+    operation: "process cleanup",
+    run: (environment, provider) => {
+      const { log, signal } = abortOn("x", new DOMException("late", "TimeoutError"));
+      return provider.execute(environment.params(), log, signal);
+    },
     answers: { connect: endless },
   },
 };
