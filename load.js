@@ -11,7 +11,7 @@ const TARGETS = [
 const SYSTEMS = "Linux (glibc 2.17 or newer, or musl), macOS and Windows, each on x64 and arm64";
 
 const packageOf = (/** @type {string} */ target) => `createos-native-${target}`;
-const fileOf = (/** @type {string} */ target) => `./createos-native.${target}.node`;
+const stemOf = (/** @type {string} */ target) => `./createos-native.${target}`;
 
 /** What the loader met on its way, oldest last. */
 function messagesOf(failure) {
@@ -32,7 +32,12 @@ function isThere(name) {
 /** The C library that this Node.js runs on; only Linux has more than one. */
 function libcOf() {
   if (process.platform !== "linux") return null;
-  const { glibcVersionRuntime } = /** @type {any} */ (process.report.getReport()).header;
+  const report = /** @type {any} */ (process.report);
+  const { excludeNetwork } = report;
+  // Otherwise the names of all peers would be looked up.
+  report.excludeNetwork = true;
+  const { glibcVersionRuntime } = report.getReport().header;
+  report.excludeNetwork = excludeNetwork;
   return glibcVersionRuntime ? `glibc ${glibcVersionRuntime}` : "musl";
 }
 
@@ -55,13 +60,13 @@ function advice(target, said) {
     return "NAPI_RS_FORCE_WASI and NAPI_RS_WASI_FLAVOR ask for WebAssembly, which there is none of. Unset them.";
   }
   if (NAPI_RS_NATIVE_LIBRARY_PATH) return "what NAPI_RS_NATIVE_LIBRARY_PATH names cannot be loaded. Unset it, or correct it.";
-  if (!isThere("./binding.js")) return "the package is incomplete. Install it again; in its repository, run npm run build.";
+  if (said.includes("Cannot find module './binding.js'")) return "the package is incomplete. Install it again; in its repository, run npm run build.";
   if (!target) return `there is no binary for it. Use ${SYSTEMS}, or build it there by installing the package from its git repository.`;
 
   const name = packageOf(target);
   const refused = refusal(said);
   if (refused) return `${name} ${refused}`;
-  if (isThere(name) || isThere(fileOf(target))) {
+  if (isThere(name) || isThere(`${stemOf(target)}.node`)) {
     return `${name} is damaged or made for another system. Remove node_modules and install again; node -p 'require("${name}")' shows what is wrong.`;
   }
   const remedy = process.versions.pnp
@@ -75,7 +80,7 @@ function advice(target, said) {
 function explain(failure) {
   const said = messagesOf(failure);
   // What the loader looked for tells which system it saw.
-  const target = TARGETS.find((candidate) => said.includes(packageOf(candidate)) || said.includes(fileOf(candidate)));
+  const target = TARGETS.find((candidate) => said.includes(packageOf(candidate)) || said.includes(stemOf(candidate)));
   const { platform, arch } = process;
   const libc = libcOf();
   const message = `createos-native cannot be loaded on ${platform} ${arch}${libc ? ` (${libc})` : ""}: ${advice(target, said)}`;
