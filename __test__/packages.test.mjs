@@ -10,6 +10,7 @@ import path from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { checkFloor } from "../scripts/floor.mjs";
 import { cleanEnvironment, npmCommand, toolsFolder } from "../scripts/npm.mjs";
 import { makePackages } from "../scripts/packages.mjs";
 import { startRegistry } from "../scripts/registry.mjs";
@@ -138,6 +139,18 @@ describe("what is published", () => {
     const { status, stderr } = spawnSync(process.execPath, ["scripts/licenses.mjs", "--check"], { cwd: ROOT, encoding: "utf8" });
     assert.equal(status, 0, stderr);
   });
+});
+
+test("a binary that needs a newer glibc or Node-API than promised is not released", { skip: process.platform !== "linux" || TARGET.endsWith("-musl") }, () => {
+  const file = path.join(scratch, BINARY);
+  const rewrite = (change) => writeFileSync(file, change(readFileSync(path.join(ROOT, BINARY), "latin1")), "latin1");
+  const versions = (replacement) => (binary) => binary.replaceAll(/GLIBC_2\.\d\d\0/g, `${replacement}\0`);
+  rewrite(versions("GLIBC_2.17"));
+  assert.equal(checkFloor(file).glibc, "2.17");
+  rewrite(versions("GLIBC_2.18"));
+  assert.throws(() => checkFloor(file), { message: `${BINARY} needs glibc 2.18; it must run on 2.17.` });
+  rewrite((binary) => `${versions("GLIBC_2.17")(binary)}\0node_api_symbol_for\0`);
+  assert.throws(() => checkFloor(file), { message: `${BINARY} calls node_api_symbol_for, which Node-API 8 does not have.` });
 });
 
 describe("published", () => {
