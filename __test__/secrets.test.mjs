@@ -91,6 +91,7 @@ test("every test has the scanner between itself and the package", () => {
   const direct = files.filter((file) => readFileSync(path.join(HERE, file), "utf8").split("\n").some((line) => own.test(line) && !line.includes("emulator/")));
   assert.deepEqual(direct.sort(), [
     // How the package is loaded, in programs and in threads, is what these are about; program.mjs scans what they print.
+    "load.test.mjs",
     "process.test.mjs",
     "support/package.mjs",
     "support/program.mjs",

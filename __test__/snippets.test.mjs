@@ -7,9 +7,9 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { createProvider } from "../index.js";
 import { bash } from "./support/environment.mjs";
 import { PAGES, ROOT, blocksOf } from "./support/markdown.mjs";
+import { createProvider } from "./support/package.mjs";
 import { emulatorForFile } from "./support/sandbox.mjs";
 
 const BLOCKS = PAGES.flatMap(blocksOf);

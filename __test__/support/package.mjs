@@ -3,7 +3,7 @@
 import * as real from "../../index.js";
 import { scan } from "./secrets.mjs";
 
-export const { CreateosApiError, CreateosCleanupError, CreateosError } = real;
+export const { CreateosApiError, CreateosCleanupError, CreateosError, CreateosLoadError } = real;
 
 /** For what the scanner itself would change, such as the frame that a stack begins with. Whoever uses it calls `scan`. */
 export const unwatched = real;
