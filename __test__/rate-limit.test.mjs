@@ -10,6 +10,7 @@ import { startEmulator } from "../emulator/index.mjs";
 import { answering, CALLS, held } from "./support/calls.mjs";
 import { data, exit, HEALTHY, startEndpoint } from "./support/endpoint.mjs";
 import { bash, Environment } from "./support/environment.mjs";
+import { runProgram } from "./support/program.mjs";
 import { randomFrom } from "./support/random.mjs";
 import { abortOn } from "./support/sandbox.mjs";
 
@@ -66,6 +67,41 @@ describe("2,000 requests in bursts", () => {
       if (stalledMs < 200 || tries === 5) assert.deepEqual(seen, expected);
     }
   });
+});
+
+test("all threads of a process share one budget", async (t) => {
+  const endpoint = await startEndpoint({ create: (exchange) => exchange.fail(418) }, { t });
+  const THREADS = 3, EACH = 20, BURST = 40;
+  const worker = `
+    const { parentPort, workerData: { root, settings } } = require("node:worker_threads");
+    const stop = new AbortController();
+    parentPort.on("message", () => stop.abort());
+    import(root + "/__test__/support/environment.mjs").then(async ({ Environment }) => {
+      const environment = new Environment(...settings);
+      // The next one after the burst would be due in a minute.
+      const options = { pacing: { requestsPerMinute: 1, burst: ${BURST} }, signal: stop.signal };
+      const commands = Array.from({ length: ${EACH} }, () => environment.run({}, options).catch(({ message }) => parentPort.postMessage(message)));
+      await Promise.all(commands);
+      parentPort.close();
+    });`;
+  const { code, stdout } = await runProgram(`
+    import { Worker } from "node:worker_threads";
+    const settings = [{ url: process.env.TEST_URL, key: process.env.TEST_KEY }];
+    const threads = Array.from({ length: ${THREADS} }, () => new Worker(${JSON.stringify(worker)}, { eval: true, execArgv: [], workerData: { root: process.cwd(), settings } }));
+    const told = [];
+    const all = threads.map((thread) => {
+      thread.on("message", (message) => {
+        told.push(message);
+        if (told.length === ${BURST}) for (const each of threads) each.postMessage("stop");
+      });
+      return new Promise((resolve) => thread.on("exit", resolve));
+    });
+    await Promise.all(all);
+    process.stdout.write(JSON.stringify(told));`, endpoint);
+  assert.equal(code, 0);
+  const refused = "CreateOS request failed (HTTP 418) during process creation.", cancelled = "CreateOS command was cancelled.";
+  assert.deepEqual(tally(JSON.parse(stdout)), { [refused]: BURST, [cancelled]: THREADS * EACH - BURST });
+  assert.equal(endpoint.of("create").length, BURST);
 });
 
 describe("while another program uses up the limit", { concurrency: true }, () => {
