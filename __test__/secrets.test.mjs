@@ -81,6 +81,7 @@ describe("the scanner finds", () => {
     const endpoint = await startEndpoint({}, { t });
     await assert.rejects(runProgram("process.stdout.write(process.env.TEST_KEY);", endpoint), /stdout holds/);
     await assert.rejects(runProgram("process.stderr.write(new URL(process.env.TEST_URL).host);", endpoint), /stderr holds/);
+    await assert.rejects(runProgram("process.stderr.write(\"thread 'worker' panicked at src/lib.rs\");", endpoint), /stderr holds/);
     await assert.rejects(runProgram("process.emitWarning(process.env.TEST_KEY);", endpoint, { env: { NODE_NO_WARNINGS: "1" } }), /stderr holds/);
   });
 });

@@ -24,9 +24,9 @@ export function scan(value) {
   return value;
 }
 
-/** Throws if a secret is found in what a program printed. Paths may be there: of its files, for one. */
+/** Throws if a secret, or a panic of the addon's, is found in what a program printed. Paths may be there: of its files, for one. */
 export function scanText(text, of) {
-  const secret = [...secrets].find((each) => text.includes(each));
+  const secret = [...secrets, "panicked at"].find((each) => text.includes(each));
   if (secret !== undefined) throw new Error(`${of} holds ${secret}`);
 }
 
