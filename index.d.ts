@@ -87,7 +87,105 @@ export interface ProviderOptions {
    * the variables that bash does not let anybody set (`BASHOPTS`, `BASH_VERSINFO`, `EUID`, `PPID`, `SHELLOPTS`, `UID`).
    */
   stageScript?: "large" | "always";
+  /** Is told what happens during the calls of this provider, or of {@link execute} with this client. */
+  onEvent?: OnEvent;
 }
+
+/**
+ * What every event says.
+ * @source contract, "Events"
+ */
+export interface EventSubject {
+  /** The method whose call it happened in. */
+  readonly call:
+    | "execute" | "syncIn" | "syncOut" | "probe" | "acquireLease" | "resumeLease" | "release" | "releaseLease" | "destroyLease";
+  /** The sandbox, `null` until it is known. */
+  readonly leaseId: string | null;
+  /** The process, `null` until it is known and where it is about none. */
+  readonly processId: string | null;
+}
+
+/**
+ * The output stream of a process is open, for the first time or again.
+ * @source contract, "Events"
+ */
+export interface ConnectedEvent extends EventSubject {
+  readonly type: "connected";
+}
+
+/**
+ * The output stream of a process is lost, or was not to be had, and will be asked for again.
+ * @source contract, "Events" and "How a command runs"
+ */
+export interface ReconnectingEvent extends EventSubject {
+  readonly type: "reconnecting";
+  /**
+   * `ended`: the stream ended without an exit. `idle`: nothing came for `idleTimeoutMs`, which is no failure. `http`: a request
+   * was answered with `status`. All others: the connection broke, or none was made, for the reasons of
+   * {@link ErrorDetails.attempts}.
+   */
+  readonly reason: "ended" | "idle" | "http" | "dns" | "refused" | "reset" | "tls" | "timeout" | "protocol";
+  /** With the reason `http`. */
+  readonly status?: number;
+  /** 1 for the first time since new output came. */
+  readonly attempt: number;
+  /** Milliseconds until then. */
+  readonly delayMs: number;
+}
+
+/**
+ * Requests are held back.
+ * @source contract, "Events" and "Pacing"
+ */
+export interface ThrottledEvent extends EventSubject {
+  readonly type: "throttled";
+  /**
+   * `budget`: a request waits for the budget of its `apiUrl`, see {@link ProviderOptions.pacing}. `hold`: it waits because an
+   * earlier answer, whoever asked, was a 429 with `Retry-After`. `rate-limit`: a request of this very call was answered with
+   * 429; whether it is made again is told by what follows.
+   */
+  readonly cause: "budget" | "hold" | "rate-limit";
+  /** Milliseconds, as things stand; what goes first can make it longer. With `rate-limit` what `Retry-After` says, or 0. */
+  readonly waitMs: number;
+}
+
+/**
+ * What the call has started is being ended: a process tree, or with `processId: null` the sandbox of a probe or of a lease
+ * that could not be set up. `unconfirmed`: nobody can say whether it still runs. Without a `started` before it, the process
+ * could not even be named, since its creation was not confirmed.
+ * @source contract, "Events" and "How a command ends early"
+ */
+export interface CleanupEvent extends EventSubject {
+  readonly type: "cleanup";
+  readonly state: "started" | "confirmed" | "unconfirmed";
+}
+
+/**
+ * The endpoint has confirmed the end of a lease; states as in {@link TerminationReceipt}.
+ * @source contract, "Events" and "Leases"
+ */
+export interface ReleasedEvent extends EventSubject {
+  readonly type: "released";
+  readonly state: "stopped" | "destroyed";
+}
+
+/**
+ * Told apart by `type`. Frozen; holds no key, URL, path, command, output or text of an endpoint.
+ * @source contract, "Events"
+ */
+export type CreateosEvent = ConnectedEvent | ReconnectingEvent | ThrottledEvent | CleanupEvent | ReleasedEvent;
+
+/**
+ * Gets the events of a call in order, in its async context, all of them before its promise settles and none after. Events and
+ * chunks of output come on separate ways: which of two comes first says nothing. What it returns is not awaited. If it
+ * throws or rejects, `process.emitWarning` reports the first time (code `CREATEOS_EVENT_CALLBACK`), and the call goes on.
+ *
+ * The same events are published on the `diagnostics_channel`s `createos:connected`, `createos:reconnecting`,
+ * `createos:throttled`, `createos:cleanup` and `createos:released`, for all calls of the thread; a call is told of if there
+ * is an `onEvent` or a subscriber to any of them when it starts.
+ * @source contract, "Events"
+ */
+export type OnEvent = (event: CreateosEvent) => unknown;
 
 /**
  * The requests that led to an error. Where none did, as with bad parameters, `{operation: null, tries: 0, attempts: []}`.

@@ -1,9 +1,10 @@
 "use strict";
-// The package's surface: argument checks, error classes, abort signals and the async context of log callbacks. The rest
+// The package's surface: argument checks, error classes, abort signals, and callbacks in their async context. The rest
 // happens in the addon, whose promises resolve with plain outcomes: errors are made here, so that their stacks start at
 // the caller. Types and documentation are in index.d.ts.
 
 const { AsyncResource } = require("node:async_hooks");
+const { channel } = require("node:diagnostics_channel");
 const { inspect } = require("node:util");
 const loaded = require("./load.js");
 
@@ -203,12 +204,13 @@ function group(name, value) {
 }
 
 function optionsOf(options) {
-  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs, stageScript = "large" } = group("options", options);
+  const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs, stageScript = "large", onEvent } = group("options", options);
   const { requestsPerMinute, burst } = pacing === false ? {} : group("pacing", pacing);
   const { attempts, delayMs } = group("reconnect", reconnect);
   if (stageScript !== "large" && stageScript !== "always") throw new RangeError('stageScript must be "large" or "always"');
+  if (onEvent !== undefined && typeof onEvent !== "function") throw new RangeError("onEvent must be a function");
   const DAY = 86_400_000;
-  return {
+  const checked = {
     ...(pacing !== false && {
       requestsPerMinute: integer("pacing.requestsPerMinute", requestsPerMinute, 200, 1, 1_000_000),
       burst: integer("pacing.burst", burst, 40, 1, 1_000_000),
@@ -219,6 +221,7 @@ function optionsOf(options) {
     cleanupTimeoutMs: integer("cleanupTimeoutMs", cleanupTimeoutMs, 15_000, 1, DAY),
     alwaysStageScript: stageScript === "always",
   };
+  return { checked, onEvent };
 }
 
 // --- The process's environment --------------------------------------------------------------------------------------
@@ -268,16 +271,18 @@ function shellQuote(value) {
   return sync(shellQuote, () => native().shellQuote(value));
 }
 
-/** @type {(client: unknown) => any} */
-let nativeOf;
+/** @type {(client: unknown) => {native: any, onEvent: any}} */
+let partsOf;
 
 class CreateosClient {
   #native;
   #config;
+  #onEvent;
 
   constructor(config, options) {
     const { NativeClient } = sync(CreateosClient, native);
-    const checked = optionsOf(options);
+    const { checked, onEvent } = optionsOf(options);
+    this.#onEvent = onEvent;
     this.#native = sync(CreateosClient, () => new NativeClient(rawConfigOf(config), checked, surroundings()));
     this.#config = Object.freeze(configOf(this.#native.config));
   }
@@ -291,16 +296,43 @@ class CreateosClient {
   }
 
   static {
-    nativeOf = (client) => {
+    partsOf = (client) => {
       // Where there is no addon there is no client either, and that is what has to be said.
       native();
       if (typeof client !== "object" || client === null || !(#native in client)) throw parametersInvalid();
-      return client.#native;
+      return { native: client.#native, onEvent: client.#onEvent };
     };
   }
 }
 
 // --- Commands and leases --------------------------------------------------------------------------------------------
+
+/** One channel for each type of event. Kept here: a channel that nobody holds forgets its subscribers. */
+const CHANNELS = Object.fromEntries(
+  ["connected", "reconnecting", "throttled", "cleanup", "released"].map((type) => [type, channel(`createos:${type}`)]));
+const CHANNEL_LIST = Object.values(CHANNELS);
+
+/** What the addon tells of a call goes here. Without a listener when the call starts there is nothing for it to call. */
+function observer(call, onEvent) {
+  if (onEvent === undefined && !CHANNEL_LIST.some(({ hasSubscribers }) => hasSubscribers)) return undefined;
+  let warned = false;
+  const warn = (error) => {
+    if (warned) return;
+    warned = true;
+    complain("A CreateOS event callback failed", error, "CREATEOS_EVENT_CALLBACK", " Its call goes on, and so do its events.");
+  };
+  // As for a log: on Node.js 24 and newer, calls from native code have no async context of their own.
+  return AsyncResource.bind(({ type, leaseId = null, processId = null, ...facts }) => {
+    const event = Object.freeze({ type, call, leaseId, processId, ...facts });
+    try {
+      const returned = onEvent?.(event);
+      if (typeof returned?.then === "function") returned.then(undefined, warn);
+    } catch (error) {
+      warn(error);
+    }
+    CHANNELS[type].publish(event);
+  });
+}
 
 /** Reports what a caller's own function threw. */
 function complain(what, error, code, more = "") {
@@ -407,9 +439,10 @@ function executionOf(params) {
 
 async function execute(client, params, signal, log) {
   const outcome = await settled(execute, () => {
-    const inner = nativeOf(client);
+    const { native: inner, onEvent } = partsOf(client);
     const [scope, command] = executionOf(params);
-    return run((stop, deliver) => inner.execute(scope, command, signal == null, stop, deliver), signal, log);
+    const observe = observer("execute", onEvent);
+    return run((stop, deliver) => inner.execute(scope, command, signal == null, stop, deliver, observe), signal, log);
   });
   return resultOf(outcome);
 }
@@ -421,10 +454,10 @@ function checked(params) {
 }
 
 /** Releases a lease, if there is one, and gives the receipt of its end. */
-async function released(caller, provider, params, destroy) {
+async function released(caller, provider, params, destroy, observe) {
   const { state } = await settled(caller, () => {
     const { providerLeaseId, leaseMetadata } = checked(params);
-    return provider.release(scopeOf(params, providerLeaseId, leaseMetadata), surroundings(), destroy === true);
+    return provider.release(scopeOf(params, providerLeaseId, leaseMetadata), surroundings(), destroy === true, observe);
   });
   return state && { providerLeaseId: params.providerLeaseId, state };
 }
@@ -451,13 +484,13 @@ function tell(warn, { skipped, skippedMore }) {
 }
 
 /** Moves files, whichever way. */
-async function synced(caller, provider, params, out, warn, signal) {
+async function synced(caller, provider, params, out, warn, signal, observe) {
   const { operations } = await settled(caller, async () => {
     if (warn != null && typeof warn !== "function") throw parametersInvalid();
     const scope = leaseScopeOf(params);
     if (!Array.isArray(params.operations)) throw parametersInvalid();
     const batch = listOf(params.operations, operationOf);
-    const outcome = await run((stop) => provider.sync(scope, batch, surroundings(), out, stop), signal);
+    const outcome = await run((stop) => provider.sync(scope, batch, surroundings(), out, stop, observe), signal);
     tell(warn, outcome);
     return outcome;
   });
@@ -469,22 +502,30 @@ async function synced(caller, provider, params, out, warn, signal) {
 
 class CreateosProvider {
   #native;
+  #onEvent;
 
   constructor(options) {
     const { NativeProvider } = sync(CreateosProvider, native);
-    this.#native = new NativeProvider(optionsOf(options));
+    const { checked, onEvent } = optionsOf(options);
+    this.#onEvent = onEvent;
+    this.#native = new NativeProvider(checked);
+  }
+
+  #observer(call) {
+    return observer(call, this.#onEvent);
   }
 
   async execute(params, log, signal) {
     const outcome = await settled(this.execute, () => {
       const [scope, command] = executionOf(params);
-      return run((stop, deliver) => this.#native.execute(scope, command, surroundings(), stop, deliver), signal, log);
+      const observe = this.#observer("execute");
+      return run((stop, deliver) => this.#native.execute(scope, command, surroundings(), stop, deliver, observe), signal, log);
     });
     return resultOf(outcome);
   }
 
   async release(params, destroy) {
-    await released(this.release, this.#native, params, destroy);
+    await released(this.release, this.#native, params, destroy, this.#observer("release"));
   }
 
   async validateConfig(params) {
@@ -497,13 +538,14 @@ class CreateosProvider {
   }
 
   async probe(params) {
-    const { ok, summary } = await settled(this.probe, () => this.#native.probe(scopeOf(checked(params)), surroundings()));
+    const { ok, summary } = await settled(this.probe, () =>
+      this.#native.probe(scopeOf(checked(params)), surroundings(), this.#observer("probe")));
     return { ok, summary };
   }
 
   async acquireLease(params) {
     const { leaseId, marker, workspace, config } = await settled(this.acquireLease, () =>
-      this.#native.acquire(scopeOf(checked(params)), surroundings(), Boolean(params.requestedExpiresAt)));
+      this.#native.acquire(scopeOf(checked(params)), surroundings(), Boolean(params.requestedExpiresAt), this.#observer("acquireLease")));
     const { apiUrl, shape, rootfs, region, reuseLease } = config;
     const { companyId, environmentId } = params;
     return {
@@ -518,18 +560,19 @@ class CreateosProvider {
   async resumeLease(params) {
     const { expired } = await settled(this.resumeLease, () => {
       const { providerLeaseId, leaseMetadata } = checked(params);
-      return this.#native.resume(scopeOf(params, providerLeaseId, leaseMetadata), claimsOf(leaseMetadata), surroundings());
+      const scope = scopeOf(params, providerLeaseId, leaseMetadata);
+      return this.#native.resume(scope, claimsOf(leaseMetadata), surroundings(), this.#observer("resumeLease"));
     });
     if (expired) return { providerLeaseId: null, metadata: { expired: true } };
     return { providerLeaseId: params.providerLeaseId, metadata: { ...params.leaseMetadata, resumedLease: true } };
   }
 
   async releaseLease(params) {
-    return released(this.releaseLease, this.#native, params, false);
+    return released(this.releaseLease, this.#native, params, false, this.#observer("releaseLease"));
   }
 
   async destroyLease(params) {
-    return released(this.destroyLease, this.#native, params, true);
+    return released(this.destroyLease, this.#native, params, true, this.#observer("destroyLease"));
   }
 
   async realizeWorkspace(params) {
@@ -538,11 +581,11 @@ class CreateosProvider {
   }
 
   async syncIn(params, warn, signal) {
-    return synced(this.syncIn, this.#native, params, false, warn, signal);
+    return synced(this.syncIn, this.#native, params, false, warn, signal, this.#observer("syncIn"));
   }
 
   async syncOut(params, warn, signal) {
-    return synced(this.syncOut, this.#native, params, true, warn, signal);
+    return synced(this.syncOut, this.#native, params, true, warn, signal, this.#observer("syncOut"));
   }
 
   async health() {
@@ -572,7 +615,7 @@ let processWide;
 const shared = () => (processWide ??= native().NativeProvider.processWide());
 
 async function release(params, destroy) {
-  await released(release, sync(release, shared), params, destroy);
+  await released(release, sync(release, shared), params, destroy, observer("release"));
 }
 
 async function shutdown() {

@@ -27,6 +27,7 @@ const TYPESCRIPT = {
   usage: block("README.md", "ts", "parseConfig(config)"),
   plugin: block("README.md", "ts", "environmentCalls"),
   failure: block("README.md", "ts", "function attempt"),
+  events: block("README.md", "ts", "onEvent"),
   withEmulator: block("README.md", "ts", "startEmulator"),
   commands: block("docs/migration.md", "ts", "export async function run"),
   hooks: block("docs/migration.md", "ts", "startEmulator"),
@@ -110,6 +111,20 @@ describe("the pages' code", async () => {
     assert.equal(await attempt(sandbox.params()), "CreateOS process stream reported an error. It had printed: hi");
     host.interfere(t, ({ route }) => (route === "create" ? { lost: true } : undefined));
     assert.equal(await attempt(sandbox.params()), "destroy the lease: something may still run there");
+  });
+
+  test("tells what happens", async (t) => {
+    const { watched } = await load("events");
+    const sandbox = await host.sandbox();
+    const counted = [];
+    const warned = [];
+    const provider = watched((name) => counted.push(name), (message, { leaseId, processId }) => warned.push([message, leaseId, processId]));
+    host.interfere(t, ({ route, attempt }) => (route === "connect" ? { cutAfter: attempt % 2 ? 10 : 1e6 } : undefined));
+    for (let run = 0; run < 2; run++) await provider.execute(sandbox.params());
+    assert.ok(counted.includes("createos:reconnecting"), `${counted}`);
+    host.interfere(t, ({ route }) => (route === "create" ? { lost: true } : undefined));
+    await assert.rejects(provider.execute(sandbox.params()));
+    assert.deepEqual(warned, [["Destroy this lease.", sandbox.id, null]]);
   });
 
   test("gets all of a connection that is cut", () => load("withEmulator"));

@@ -1,7 +1,8 @@
 //! The way of a frame from bytes to the kept text must not allocate: memory that is used again is why the cost of output
-//! is linear and flat. A test binary of its own, since it replaces the allocator.
+//! is linear and flat. Nor does what nobody listens to. A test binary of its own, since it replaces the allocator.
 
 use base64::Engine as _;
+use createos_native::events::{Cause, Events, Loss, Notice, Throttle, events};
 use createos_native::stream::frame::{Frame, Scratch, parse};
 use createos_native::stream::lines::Lines;
 use createos_native::stream::sequence::{Sequence, Verdict};
@@ -9,6 +10,7 @@ use createos_native::stream::tail::Tail;
 use createos_native::stream::text::Decoder;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -89,4 +91,22 @@ fn a_hundred_frames_cost_less_than_one_allocation() {
         let counted = allocations(text, frames, 256, escape);
         assert!(counted < frames / 100, "{counted} allocations for {text:?}");
     }
+}
+
+#[test]
+fn telling_allocates_only_where_somebody_listens() {
+    let counted = |events: &Events| {
+        let before = ALLOCATIONS.get();
+        let about = events.about("sandbox", Some("process"));
+        for attempt in 0..1000 {
+            about.tell(Notice::Connected);
+            about.tell(Notice::Reconnecting { reason: Loss::Idle, attempt, delay: Duration::ZERO });
+            about.tell(Notice::Throttled(Throttle { cause: Cause::Budget, wait: Duration::ZERO }));
+        }
+        about.end();
+        ALLOCATIONS.get() - before
+    };
+    assert_eq!(counted(&Events::default()), 0);
+    let (heard, _told) = events();
+    assert!(counted(&heard) >= 3000);
 }

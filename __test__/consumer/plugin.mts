@@ -17,10 +17,12 @@ import {
 import type {
   CapturedOutput,
   CreateosConfig,
+  CreateosEvent,
   ErrorDetails,
   ExecuteParams,
   ExecuteResult,
   Log,
+  OnEvent,
   ProviderOptions,
   ReleaseParams,
 } from "createos-native";
@@ -37,7 +39,25 @@ const options: ProviderOptions = {
   idleTimeoutMs: 300_000,
   cleanupTimeoutMs: 15_000,
 };
-const unpaced: ProviderOptions = { pacing: false };
+function described(event: CreateosEvent): string {
+  const subject = [event.call, event.leaseId ?? "", event.processId ?? ""].join(" ");
+  switch (event.type) {
+    case "connected":
+      return subject;
+    case "reconnecting":
+      return `${subject} ${event.reason satisfies string} ${event.status ?? ""} ${event.attempt + event.delayMs}`;
+    case "throttled":
+      return `${subject} ${event.cause} ${event.waitMs satisfies number}`;
+    case "cleanup":
+      return `${subject} ${event.state satisfies "started" | "confirmed" | "unconfirmed"}`;
+    case "released":
+      return `${subject} ${event.state satisfies "stopped" | "destroyed"}`;
+    default:
+      return event satisfies never;
+  }
+}
+const onEvent: OnEvent = (event) => void described(event);
+const unpaced: ProviderOptions = { pacing: false, onEvent };
 
 const client: CreateosClient = new CreateosClient(config, options);
 const same: CreateosConfig = client.config;
@@ -119,6 +139,8 @@ export async function withEmulator(settings: EmulatorOptions): Promise<string> {
 parseConfig("http://127.0.0.1:1");
 // @ts-expect-error pacing is off or has numbers
 createProvider({ pacing: true });
+// @ts-expect-error events cannot be changed
+createProvider({ onEvent: (event) => (event.leaseId = null) });
 // @ts-expect-error a client has a configuration
 new CreateosClient();
 // @ts-expect-error whether to destroy must be said

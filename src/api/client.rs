@@ -1,7 +1,7 @@
 //! One authenticated request to a CreateOS endpoint and what its answer means: status, envelope, JSON. Knows the shape
 //! of requests, but no process and no lease; waits for its turn with the pacer, leaves connections to the transport.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use reqwest::{
     Body, Method, Request, Response, StatusCode,
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     config::{Config, Staging},
     error::{Attempt, Details, Error, Failure, Fault, Operation},
+    events::{Cause, Events, Notice, Throttle},
 };
 
 /// No JSON answer of the API is nearly this large; one that is has gone astray.
@@ -198,9 +199,12 @@ pub async fn within<T>(
     timeout_at(deadline, call).await.unwrap_or_else(|_| Err(unanswered.into_error(operation)))
 }
 
+#[derive(Clone)]
 pub struct Client {
     pub config: Config,
     pub options: Options,
+    /// What happens to the call that this client makes requests for.
+    pub events: Events,
     key: HeaderValue,
     account: [u8; 32],
     transport: Arc<Transport>,
@@ -232,7 +236,25 @@ impl Client {
             pacer,
             config,
             options,
+            events: Events::default(),
         })
+    }
+
+    /// A client that tells what happens; the same if nobody listens.
+    pub fn observed(self: &Arc<Self>, events: &Events) -> Arc<Self> {
+        if !events.are_heard() {
+            return self.clone();
+        }
+        Arc::new(Self { events: events.clone(), ..Self::clone(self) })
+    }
+
+    /// A client that tells what happens to this sandbox or process; the same if nobody listens.
+    pub fn about(&self, lease: &ResourceId, process: Option<&ResourceId>) -> Cow<'_, Self> {
+        if !self.events.are_heard() {
+            return Cow::Borrowed(self);
+        }
+        let events = self.events.about(lease.as_str(), process.map(ResourceId::as_str));
+        Cow::Owned(Self { events, ..self.clone() })
     }
 
     /// Tells accounts apart without holding their keys.
@@ -242,8 +264,12 @@ impl Client {
 
     /// Waits for this request's turn. Dropping the future gives the place up.
     pub async fn turn(&self, priority: Priority) {
+        // Cleanup has a deadline, and waits for no listener.
+        if priority == Priority::Normal {
+            self.events.room().await;
+        }
         if let Some(pacer) = &self.pacer {
-            pacer.acquire(priority).await;
+            pacer.acquire(priority, |throttle| self.events.tell(Notice::Throttled(throttle))).await;
         }
     }
 
@@ -314,8 +340,12 @@ impl Client {
                 .get(header::RETRY_AFTER)
                 .and_then(|value| value.to_str().ok())
                 .and_then(|value| retry_after(value, std::time::SystemTime::now()));
-            if let (StatusCode::TOO_MANY_REQUESTS, Some(pacer), Some(delay)) = (status, &self.pacer, retry_after) {
-                pacer.hold(delay);
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                let throttle = Throttle { cause: Cause::RateLimit, wait: retry_after.unwrap_or_default() };
+                self.events.tell(Notice::Throttled(throttle));
+                if let (Some(pacer), Some(delay)) = (&self.pacer, retry_after) {
+                    pacer.hold(delay);
+                }
             }
             return Err(CallError::Status { status: status.as_u16(), retry_after });
         }

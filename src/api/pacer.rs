@@ -2,12 +2,14 @@
 //! argument; [`Pacer`] lets requests wait for it. Owns no request, and does not know which answers ask for a pause.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 
 use crate::error::Fault;
+use crate::events::{Cause, Throttle};
 
 /// Cleanup may draw this many requests beyond the budget, so that ending many commands at once is not late.
 pub const CLEANUP_RESERVE: u32 = 50;
@@ -61,22 +63,36 @@ impl Budget {
     }
 
     /// Takes one request from the budget, or says how long to wait before it is worth asking again.
-    pub fn take(&mut self, priority: Priority, now: Instant) -> Result<(), Duration> {
+    pub fn take(&mut self, priority: Priority, now: Instant) -> Result<(), Throttle> {
+        match self.foresee(priority, 0, now) {
+            None => {
+                self.level -= REQUEST;
+                Ok(())
+            }
+            Some(throttle) => Err(throttle),
+        }
+    }
+
+    /// How long a request has to wait with so many others ahead of it, as things stand, and why.
+    pub fn foresee(&mut self, priority: Priority, ahead: u32, now: Instant) -> Option<Throttle> {
         self.refill(now);
         let (floor, from) = match priority {
             Priority::Normal => (0, self.normal_from),
             Priority::Cleanup => (-i128::from(CLEANUP_RESERVE), self.cleanup_from),
         };
         let held = from.saturating_duration_since(now);
-        let missing = (floor + 1) * REQUEST - self.level;
+        let missing = (floor + 1 + i128::from(ahead)) * REQUEST - self.level;
         if missing <= 0 && held.is_zero() {
-            self.level -= REQUEST;
-            return Ok(());
+            return None;
         }
         let rate = i128::from(self.pacing.requests_per_minute);
-        // At most 51 requests are ever missing: under an hour in nanoseconds, also at one request a minute.
         let refilled = u64::try_from((missing.max(0) + rate - 1) / rate).unwrap_or(u64::MAX);
-        Err(held.max(Duration::from_nanos(refilled)))
+        let refilled = Duration::from_nanos(refilled);
+        Some(if held >= refilled {
+            Throttle { cause: Cause::Hold, wait: held }
+        } else {
+            Throttle { cause: Cause::Budget, wait: refilled }
+        })
     }
 
     /// An answer asked for a pause. Holds do not shorten each other.
@@ -98,10 +114,25 @@ impl Budget {
 pub struct Pacer {
     pacing: Pacing,
     budget: Mutex<Budget>,
-    /// Whoever is next of its kind holds the lock while it waits for the budget; tokio's lock is fair, so the others queue
-    /// in order behind it, and a waiter that is dropped leaves no trace.
-    normal: tokio::sync::Mutex<()>,
-    cleanup: tokio::sync::Mutex<()>,
+    normal: Queue,
+    cleanup: Queue,
+}
+
+/// Whoever is next of its kind holds the lock while it waits for the budget; tokio's lock is fair, so the others queue in
+/// order behind it, and a waiter that is dropped leaves no trace.
+#[derive(Default)]
+struct Queue {
+    turn: tokio::sync::Mutex<()>,
+    /// How many have come and not yet gone.
+    length: AtomicU32,
+}
+
+struct Place<'a>(&'a Queue);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.length.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 static PACERS: LazyLock<Mutex<HashMap<String, Arc<Pacer>>>> = LazyLock::new(Mutex::default);
@@ -111,8 +142,8 @@ impl Pacer {
         Self {
             pacing,
             budget: Mutex::new(Budget::new(pacing, Instant::now())),
-            normal: tokio::sync::Mutex::default(),
-            cleanup: tokio::sync::Mutex::default(),
+            normal: Queue::default(),
+            cleanup: Queue::default(),
         }
     }
 
@@ -140,20 +171,31 @@ impl Pacer {
         Arc::clone(pacers.entry(api_url.to_owned()).or_insert_with(default))
     }
 
-    /// Waits until a request may be sent, and counts it. Dropping the future before it is ready counts nothing.
-    pub async fn acquire(&self, priority: Priority) {
+    /// Waits until a request may be sent, and counts it. Dropping the future before it is ready counts nothing. `tell` is
+    /// called once if there is something to wait for, with how long that will be as things stand.
+    pub async fn acquire(&self, priority: Priority, tell: impl FnOnce(Throttle)) {
         let queue = match priority {
             Priority::Normal => &self.normal,
             Priority::Cleanup => &self.cleanup,
         };
-        let _turn = queue.lock().await;
+        let ahead = queue.length.fetch_add(1, Ordering::Relaxed);
+        let _place = Place(queue);
+        let mut tell = Some(tell);
+        let mut tell_once = |throttle| tell.take().into_iter().for_each(|tell| tell(throttle));
+        let _turn = match queue.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let foreseen = self.budget().foresee(priority, ahead, Instant::now());
+                foreseen.into_iter().for_each(&mut tell_once);
+                queue.turn.lock().await
+            }
+        };
         loop {
             // Asked anew after every sleep: meanwhile cleanup may have taken what was there, or a hold begun.
             let taken = self.budget().take(priority, Instant::now());
-            match taken {
-                Ok(()) => return,
-                Err(wait) => sleep(wait).await,
-            }
+            let Err(throttle) = taken else { return };
+            tell_once(throttle);
+            sleep(throttle.wait).await;
         }
     }
 

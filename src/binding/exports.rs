@@ -11,6 +11,7 @@ use napi_derive::napi;
 use tokio::time::Instant;
 
 use super::{
+    events::{Observe, Observer},
     input::{NativeCommand, NativeOptions, NativeRawConfig, NativeScope, NativeSurroundings},
     log::{Deliver, Live},
     outcome::{NativeConfig, NativeOutcome, thrown},
@@ -99,6 +100,7 @@ impl NativeClient {
     /// Runs a command. With `bounded` the command's own timeout, else that of the settings, is its deadline; without it
     /// only `stop` ends it early.
     #[napi]
+    #[allow(clippy::too_many_arguments, reason = "JavaScript passes no more than six")]
     pub fn execute<'env>(
         &self,
         env: &'env Env,
@@ -107,9 +109,12 @@ impl NativeClient {
         bounded: bool,
         stop: &NativeStop,
         #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let (client, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
-        run(env, deliver, stop.clone(), move || {
+        let observer = Observer::new(observe)?;
+        let client = self.inner.observed(observer.events());
+        let (stop, scope) = (stop.inner.clone(), Scope::from(scope));
+        run(env, deliver, observer, stop.clone(), move || {
             let timeout = if bounded { Some(deadline(&command, &client)?) } else { None };
             let (lease, command) = checked(&scope, command)?;
             let running = DEFAULT.enter(&scope, &client, &stop)?;
@@ -137,6 +142,7 @@ impl NativeProvider {
     }
 
     #[napi]
+    #[allow(clippy::too_many_arguments, reason = "JavaScript passes no more than six")]
     pub fn execute<'env>(
         &self,
         env: &'env Env,
@@ -145,9 +151,12 @@ impl NativeProvider {
         surroundings: NativeSurroundings,
         stop: &NativeStop,
         #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
-        let (provider, stop, scope) = (self.inner.clone(), stop.inner.clone(), Scope::from(scope));
-        run(env, deliver, stop.clone(), move || {
+        let observer = Observer::new(observe)?;
+        let provider = self.inner.observed(observer.events());
+        let (stop, scope) = (stop.inner.clone(), Scope::from(scope));
+        run(env, deliver, observer, stop.clone(), move || {
             let (client, running) = provider.admit(&scope, &surroundings.into(), &stop)?;
             let timeout = Some(deadline(&command, &client)?);
             let (lease, command) = checked(&scope, command)?;
@@ -189,6 +198,7 @@ fn checked(scope: &Scope, command: NativeCommand) -> Result<(ResourceId, Command
 fn run<'env>(
     env: &'env Env,
     deliver: Option<Deliver<'env>>,
+    observer: Observer,
     stop: Arc<Stop>,
     start: impl FnOnce() -> Result<Start, Fault>,
 ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
@@ -204,8 +214,10 @@ fn run<'env>(
         }
         None => (Output::new(None), None),
     };
-    let command =
-        async move { Ok(teardown::until(torn_down, &stop, follow_through(start, &stop, output, live)).await) };
+    let command = async move {
+        let followed = observer.during(follow_through(start, &stop, output, live));
+        Ok(teardown::until(torn_down, &stop, followed).await)
+    };
     env.spawn_future_with_callback(command, settling)
 }
 

@@ -9,6 +9,7 @@ use napi::{
 use napi_derive::napi;
 
 use super::{
+    events::{Observe, Observer},
     exports::{NativeProvider, settling},
     input::{NativeClaims, NativeScope, NativeSurroundings},
     outcome::{NativeConfig, NativeRejection},
@@ -20,7 +21,7 @@ use crate::{
         WORKSPACE,
         acquire::Acquired,
         probe,
-        provider::{Scope, Surroundings},
+        provider::{Provider, Scope, Surroundings},
         resume::{Claims, Resumed},
     },
     process::stop::Stop,
@@ -93,10 +94,10 @@ impl NativeProvider {
         scope: NativeScope,
         surroundings: NativeSurroundings,
         expires: bool,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeAcquired>> {
-        let (provider, scope, surroundings) =
-            (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        self.watched(env, |stop| async move {
+        let (scope, surroundings) = (Scope::from(scope), Surroundings::from(surroundings));
+        self.watched(env, observe, |provider, stop| async move {
             match provider.acquire(&scope, &surroundings, expires, &stop).await {
                 Ok(acquired) => acquired.into(),
                 Err(error) => NativeAcquired { rejection: Some(error.into()), ..NativeAcquired::default() },
@@ -111,10 +112,10 @@ impl NativeProvider {
         scope: NativeScope,
         claims: NativeClaims,
         surroundings: NativeSurroundings,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeResumed>> {
-        let (provider, scope, surroundings) =
-            (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        self.watched(env, |stop| async move {
+        let (scope, surroundings) = (Scope::from(scope), Surroundings::from(surroundings));
+        self.watched(env, observe, |provider, stop| async move {
             match provider.resume(&scope, &Claims::from(claims), &surroundings, &stop).await {
                 Ok(resumed) => NativeResumed { rejection: None, expired: resumed == Resumed::Expired },
                 Err(error) => NativeResumed { rejection: Some(error.into()), expired: false },
@@ -129,9 +130,11 @@ impl NativeProvider {
         scope: NativeScope,
         surroundings: NativeSurroundings,
         destroy: bool,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeReleased>> {
+        let observer = Observer::new(observe)?;
         // Now, and not when the runtime gets to it: what is called next finds the lease closing.
-        let closed = self.inner.close(&scope.into(), &surroundings.into());
+        let closed = self.inner.observed(observer.events()).close(&scope.into(), &surroundings.into());
         let release = async move {
             let released = match closed {
                 Ok(Some(release)) => release.run(destroy).await.map(Some),
@@ -145,7 +148,7 @@ impl NativeProvider {
                 Err(error) => NativeReleased { rejection: Some(error.into()), state: None },
             })
         };
-        env.spawn_future(release)
+        env.spawn_future(observer.during(release))
     }
 
     #[napi]
@@ -154,10 +157,10 @@ impl NativeProvider {
         env: &'env Env,
         scope: NativeScope,
         surroundings: NativeSurroundings,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeProbed>> {
-        let (provider, scope, surroundings) =
-            (self.inner.clone(), Scope::from(scope), Surroundings::from(surroundings));
-        self.watched(env, |stop| async move {
+        let (scope, surroundings) = (Scope::from(scope), Surroundings::from(surroundings));
+        self.watched(env, observe, |provider, stop| async move {
             match provider.probe(&scope, &surroundings, &stop).await {
                 Ok(Ok(())) => NativeProbed { rejection: None, ok: true, summary: probe::SUCCEEDED.to_owned() },
                 Ok(Err(error)) => NativeProbed { rejection: None, ok: false, summary: error.to_string() },
@@ -192,7 +195,8 @@ impl NativeProvider {
     fn watched<'env, T, F>(
         &self,
         env: &'env Env,
-        work: impl FnOnce(Arc<Stop>) -> F,
+        observe: Option<Observe<'env>>,
+        work: impl FnOnce(Arc<Provider>, Arc<Stop>) -> F,
     ) -> napi::Result<PromiseRaw<'env, T>>
     where
         T: ToNapiValue + Send + 'static,
@@ -200,10 +204,11 @@ impl NativeProvider {
     {
         let stop = Arc::<Stop>::default();
         let torn_down = teardown::ended(env)?;
+        let observer = Observer::new(observe)?;
         let call = self.inner.registry.call();
-        let work = work(stop.clone());
+        let work = work(self.inner.observed(observer.events()), stop.clone());
         env.spawn_future_with_callback(
-            async move { Ok((teardown::until(torn_down, &stop, work).await, call)) },
+            async move { Ok((teardown::until(torn_down, &stop, observer.during(work)).await, call)) },
             settling,
         )
     }

@@ -6,6 +6,7 @@ use napi::{Env, bindgen_prelude::PromiseRaw};
 use napi_derive::napi;
 
 use super::{
+    events::{Observe, Observer},
     exports::{NativeProvider, NativeStop, settling},
     input::{NativeScope, NativeSurroundings},
     outcome::{NativeOutput, NativeRejection},
@@ -125,6 +126,7 @@ impl From<Synced> for NativeSynced {
 impl NativeProvider {
     /// Moves files in, or with `out` out.
     #[napi]
+    #[allow(clippy::too_many_arguments, reason = "JavaScript passes no more than six")]
     pub fn sync<'env>(
         &self,
         env: &'env Env,
@@ -133,11 +135,14 @@ impl NativeProvider {
         surroundings: NativeSurroundings,
         out: bool,
         stop: &NativeStop,
+        #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeSynced>> {
         let direction = if out { Direction::Out } else { Direction::In };
         let stop = stop.inner.clone();
         let torn_down = teardown::ended(env)?;
-        let started = start(&self.inner, &scope.into(), &surroundings.into(), operations, direction, &stop);
+        let observer = Observer::new(observe)?;
+        let provider = self.inner.observed(observer.events());
+        let started = start(&provider, &scope.into(), &surroundings.into(), operations, direction, &stop);
         let Start { client, lease, batch, running } = match started {
             Ok(start) => start,
             Err(fault) => {
@@ -146,7 +151,8 @@ impl NativeProvider {
             }
         };
         let work = async move {
-            let synced = teardown::until(torn_down, &stop, sync(&client, &lease, batch, direction, &stop)).await;
+            let syncing = observer.during(sync(&client, &lease, batch, direction, &stop));
+            let synced = teardown::until(torn_down, &stop, syncing).await;
             if matches!(&synced.outcome, Err(error) if error.fault.is_unconfirmed()) {
                 running.mark_unconfirmed();
             }

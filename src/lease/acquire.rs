@@ -19,6 +19,7 @@ use crate::{
     },
     config::Config,
     error::{Error, Fault, Operation},
+    events::Notice,
     process::{script::shell_quote, stop::Stop},
 };
 
@@ -80,15 +81,20 @@ pub(super) async fn set_up(client: &Client, stop: &Stop) -> Result<(ResourceId, 
 
 /// Deletes a sandbox that nobody will use.
 pub(super) async fn discard(client: &Client, lease: &ResourceId, stop: &Stop) -> Result<(), Error> {
+    let client = client.about(lease, None);
     let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
-    tokio::select! {
+    client.events.tell(Notice::CleanupStarted);
+    let deleted = tokio::select! {
         deleted = client.destroy_sandbox(lease, deadline) => deleted,
         // A shutdown's time is up.
         () = stop.out_of_time(deadline) => Err(Fault::Connection.into()),
-    }
+    };
+    client.events.tell(if deleted.is_ok() { Notice::CleanupConfirmed } else { Notice::CleanupUnconfirmed });
+    deleted
 }
 
 async fn prepare(client: &Client, lease: &ResourceId, deadline: Instant) -> Result<String, Error> {
+    let client = client.about(lease, None);
     client.reach(lease, Desired::Running, deadline).await?;
     let script = format!("mkdir -p -- {}", shell_quote(WORKSPACE)?);
     let arguments = ["-lc", &script];

@@ -14,6 +14,7 @@ use crate::{
     },
     config::{Config, RawConfig},
     error::{Error, Fault},
+    events::{Events, Notice},
     process::stop::Stop,
 };
 
@@ -68,6 +69,7 @@ impl Released {
 pub struct Provider {
     pub registry: Arc<Registry>,
     options: Options,
+    events: Events,
 }
 
 impl Scope {
@@ -99,7 +101,15 @@ impl Scope {
 
 impl Provider {
     pub fn new(options: Options) -> Self {
-        Self { registry: Arc::default(), options }
+        Self { registry: Arc::default(), options, events: Events::default() }
+    }
+
+    /// The same provider, which tells what one of its calls does; it itself if nobody listens.
+    pub fn observed(self: &Arc<Self>, events: &Events) -> Arc<Self> {
+        if !events.are_heard() {
+            return self.clone();
+        }
+        Arc::new(Self { registry: self.registry.clone(), options: self.options, events: events.clone() })
     }
 
     /// Admits a command or a sync to one of the caller's own leases.
@@ -140,7 +150,8 @@ impl Provider {
     }
 
     pub(super) fn client(&self, config: Config, surroundings: &Surroundings) -> Result<Arc<Client>, Fault> {
-        Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref()).map(Arc::new)
+        let client = Client::new(config, self.options, &surroundings.network, surroundings.api_key.as_deref())?;
+        Ok(Arc::new(client).observed(&self.events))
     }
 }
 
@@ -157,10 +168,12 @@ impl Release {
         let Self { client, lease_id, closing } = self;
         closing.stop_running().await;
         let id = ResourceId::parse(&lease_id)?;
+        let client = client.about(&id, None);
         let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
         if destroy || !client.config.reuse_lease {
             client.destroy_sandbox(&id, deadline).await?;
             closing.destroyed();
+            client.events.tell(Notice::Destroyed);
             return Ok(Released::Destroyed);
         }
         if closing.is_unconfirmed() {
@@ -170,9 +183,14 @@ impl Release {
             // Nothing is left to pause.
             Err(error) if error.status() == Some(404) => {
                 closing.destroyed();
+                client.events.tell(Notice::Destroyed);
                 Ok(Released::Destroyed)
             }
-            result => result.map(|()| Released::Stopped),
+            result => {
+                result?;
+                client.events.tell(Notice::Stopped);
+                Ok(Released::Stopped)
+            }
         }
     }
 }

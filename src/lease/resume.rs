@@ -67,6 +67,7 @@ impl Provider {
             self.registry.begin(key, Admission::Resume, stop.clone()).map_err(|_| Fault::ResumeUnfinished)?;
         let Some(marker) = claims.marker_for(&client.config) else { return Ok(Resumed::Expired) };
         let lease = ResourceId::parse(lease_id)?;
+        let client = client.about(&lease, None);
         let resume = Resume { client: &client, lease: &lease, stop, resuming: &resuming };
         match resume.run(marker).await {
             // Whatever it is that is gone, the sandbox is.
@@ -81,9 +82,9 @@ impl Provider {
 }
 
 struct Resume<'a> {
-    client: &'a Arc<Client>,
+    client: &'a Client,
     lease: &'a ResourceId,
-    stop: &'a Stop,
+    stop: &'a Arc<Stop>,
     resuming: &'a Running,
 }
 
@@ -147,22 +148,15 @@ impl Resume<'_> {
         let deadline = Instant::now() + allowed;
         let mut terminations = JoinSet::new();
         for process in processes {
-            let (client, lease) = (client.clone(), self.lease.clone());
+            let client = client.about(self.lease, Some(&process)).into_owned();
+            let (lease, stop) = (self.lease.clone(), self.stop.clone());
             terminations
-                .spawn(async move { Termination::default().confirm(&client, &lease, &process, deadline).await });
+                .spawn(async move { Termination::new(&client, &lease, &process).confirm(&stop, deadline).await });
         }
-        let confirmed = async {
-            let mut confirmed = Ok(());
-            while let Some(terminated) = terminations.join_next().await {
-                confirmed = confirmed.and(terminated.unwrap_or_else(|_| Err(Fault::CleanupUnconfirmed.into())));
-            }
-            confirmed
-        };
-        let confirmed = tokio::select! {
-            confirmed = confirmed => confirmed,
-            // A shutdown's time is up.
-            () = self.stop.out_of_time(deadline + Duration::from_secs(1)) => Err(Fault::CleanupUnconfirmed.into()),
-        };
+        let mut confirmed = Ok(());
+        while let Some(terminated) = terminations.join_next().await {
+            confirmed = confirmed.and(terminated.unwrap_or_else(|_| Err(Fault::CleanupUnconfirmed.into())));
+        }
         confirmed.inspect_err(|_| self.resuming.mark_unconfirmed())
     }
 }

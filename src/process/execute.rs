@@ -1,7 +1,7 @@
 //! One command: stages its input, starts it, follows it to its end and leaves nothing behind. Owns the order of things
 //! and what each way to end means; leaves reading to [`follow`], ending early to [`Stop`] and leases to others.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -20,6 +20,7 @@ use crate::{
         pacer::Priority,
     },
     error::{Details, Error, Failure, Fault, Operation},
+    events::Notice,
     stream::frame::Exit,
 };
 
@@ -50,7 +51,8 @@ pub async fn execute(
     stop: &Stop,
     output: &mut Output,
 ) -> Ended {
-    let mut run = Run { client, lease, process: None, staged: Vec::new(), creating: false };
+    let about = client.about(lease, None);
+    let mut run = Run { base: client, client: about, lease, process: None, staged: Vec::new(), creating: false };
     let outcome = tokio::select! {
         biased;
         // First, so that a command that was stopped while it waited its turn is not started after all.
@@ -70,7 +72,9 @@ pub async fn execute(
 }
 
 struct Run<'a> {
-    client: &'a Client,
+    base: &'a Client,
+    /// What it tells is about this command.
+    client: Cow<'a, Client>,
     lease: &'a ResourceId,
     process: Option<ResourceId>,
     /// Files in the sandbox that may exist.
@@ -92,6 +96,7 @@ impl Run<'_> {
             json!(["-lc", script])
         };
         let process = self.create(args, command.cwd()).await?;
+        self.client = self.base.about(self.lease, Some(&process));
         self.process = Some(process.clone());
         self.close_stdin(&process).await?;
         let options = &self.client.options;
@@ -100,7 +105,7 @@ impl Run<'_> {
             delay: options.reconnect_delay,
             idle_timeout: options.idle_timeout,
         };
-        follow(&mut Remote::new(self.client, self.lease, &process), output, policy).await
+        follow(&mut Remote::new(&self.client, self.lease, &process), output, policy).await
     }
 
     /// Uploads a file that is removed at the end, whether its upload succeeds or not.
@@ -129,11 +134,11 @@ impl Run<'_> {
                 .get("process_id")
                 .and_then(Value::as_str)
                 .and_then(|id| ResourceId::parse(id).ok())
-                .ok_or_else(|| unconfirmed_creation(&CallError::Invalid(Fault::ResourceIdInvalid))),
+                .ok_or_else(|| self.unconfirmed_creation(&CallError::Invalid(Fault::ResourceIdInvalid))),
             Err(error @ CallError::Status { status, .. }) if status < 500 => {
                 Err(error.into_error(Operation::ProcessCreation))
             }
-            Err(error) => Err(unconfirmed_creation(&error)),
+            Err(error) => Err(self.unconfirmed_creation(&error)),
         }
     }
 
@@ -148,10 +153,18 @@ impl Run<'_> {
         }
     }
 
+    /// There may be a process, and nobody knows its name: nothing can end it.
+    fn unconfirmed_creation(&self, error: &CallError) -> Error {
+        self.client.events.tell(Notice::CleanupUnconfirmed);
+        let mut details = Details::new(Operation::ProcessCreation);
+        error.record(&mut details);
+        Error::new(Fault::CreationUnconfirmed, details)
+    }
+
     fn interrupted(&self, reason: Reason) -> Result<Outcome, Error> {
         match reason {
             _ if self.creating => {
-                Err(unconfirmed_creation(&CallError::Unanswered { failure: Failure::Timeout, tries: 1 }))
+                Err(self.unconfirmed_creation(&CallError::Unanswered { failure: Failure::Timeout, tries: 1 }))
             }
             Reason::Timeout => Ok(Outcome::TimedOut),
             Reason::Cancelled => Err(Fault::Cancelled.into()),
@@ -187,12 +200,7 @@ impl Run<'_> {
     /// Without a known process there is nothing to terminate.
     async fn terminate(&self, stop: &Stop, deadline: Instant) -> Result<(), Error> {
         let Some(process) = &self.process else { return Ok(()) };
-        let mut termination = Termination::default();
-        let confirmed = tokio::select! {
-            confirmed = termination.run(self.client, self.lease, process) => confirmed.is_ok(),
-            () = stop.out_of_time(deadline) => false,
-        };
-        if confirmed { Ok(()) } else { Err(termination.unconfirmed()) }
+        Termination::new(&self.client, self.lease, process).confirm(stop, deadline).await
     }
 
     async fn remove_within(&self, stop: &Stop, deadline: Instant) {
@@ -208,10 +216,4 @@ impl Run<'_> {
             let _ = self.client.remove_files(self.lease, &self.staged).await;
         }
     }
-}
-
-fn unconfirmed_creation(error: &CallError) -> Error {
-    let mut details = Details::new(Operation::ProcessCreation);
-    error.record(&mut details);
-    Error::new(Fault::CreationUnconfirmed, details)
 }

@@ -19,6 +19,7 @@ use crate::{
         pacer::Priority,
     },
     error::{Attempt, Details, Error, Failure, Fault, Operation},
+    events::{Loss, Notice},
     stream::{
         frame::{DataFrame, Exit, Frame, Scratch, exit_status, parse},
         lines::Lines,
@@ -44,6 +45,9 @@ pub trait Endpoint {
 
     /// Asks whether the process has ended and how. `None` if it has not, or did not say.
     fn ended(&mut self) -> impl Future<Output = Option<ProcessEnd>> + Send;
+
+    /// Is told what becomes of the connection.
+    fn tell(&mut self, notice: Notice);
 }
 
 /// The bytes of one connection.
@@ -86,7 +90,10 @@ pub async fn follow<E: Endpoint>(endpoint: &mut E, output: &mut Output, policy: 
         following.output.flush();
         let lost = match read {
             Ok(Read::Exit(exit)) => return Ok(exit),
-            Ok(Read::Idle) => continue,
+            Ok(Read::Idle) => {
+                endpoint.tell(following.reconnecting(Loss::Idle, Duration::ZERO));
+                continue;
+            }
             Ok(Read::Lost(lost)) => lost,
             Err(fault) => return Err(following.fail(fault)),
         };
@@ -114,6 +121,7 @@ pub async fn follow<E: Endpoint>(endpoint: &mut E, output: &mut Output, policy: 
                 (true, true) => Fault::StreamIncomplete,
             }));
         };
+        endpoint.tell(following.reconnecting(lost.reason, delay));
         sleep(delay).await;
     }
 }
@@ -130,6 +138,7 @@ enum Read {
 struct Lost {
     /// The endpoint answered with a stream, which then ended early.
     answered: bool,
+    reason: Loss,
     retry_after: Option<Duration>,
 }
 
@@ -153,12 +162,19 @@ impl Following<'_> {
         end.filter(|end| end.newest_seq == self.sequence.last()).map(|end| end.exit.clone())
     }
 
+    fn reconnecting(&mut self, reason: Loss, delay: Duration) -> Notice {
+        Notice::Reconnecting { reason, attempt: self.reconnect.attempt(), delay }
+    }
+
     /// Opens a connection and reads it to its end.
     async fn connection<E: Endpoint>(&mut self, endpoint: &mut E) -> Result<Read, Fault> {
         endpoint.turn().await;
         let connecting = endpoint.connect(self.sequence.last());
         match within(self.idle_timeout, connecting).await {
-            Some(Ok(body)) => self.read(body).await,
+            Some(Ok(body)) => {
+                endpoint.tell(Notice::Connected);
+                self.read(body).await
+            }
             Some(Err(error)) => self.refused(error),
             None => Ok(Read::Idle),
         }
@@ -173,7 +189,13 @@ impl Following<'_> {
                 Err(Fault::Api { status, operation: OPERATION })
             }
             CallError::Invalid(fault) => Err(fault),
-            error => Ok(Read::Lost(Lost { answered: false, retry_after: error.retry_after() })),
+            error => {
+                let reason = match error.attempt() {
+                    Attempt::Status(status) => Loss::Status(status),
+                    Attempt::Failure(failure) => Loss::Failure(failure),
+                };
+                Ok(Read::Lost(Lost { answered: false, reason, retry_after: error.retry_after() }))
+            }
         }
     }
 
@@ -190,10 +212,10 @@ impl Following<'_> {
                 Some(Ok(None)) => {
                     return match lines.finish() {
                         Some(line) => self.last_line(line, opened).await,
-                        None => Ok(self.lost(Failure::Reset)),
+                        None => Ok(self.lost(Loss::Ended, Failure::Reset)),
                     };
                 }
-                Some(Err(failure)) => return Ok(self.lost(failure)),
+                Some(Err(failure)) => return Ok(self.lost(Loss::Failure(failure), failure)),
             };
             let mut rest = &chunk[..];
             while let Some(line) = lines.next(&mut rest)? {
@@ -209,14 +231,14 @@ impl Following<'_> {
     async fn last_line(&mut self, line: &[u8], opened: Instant) -> Result<Read, Fault> {
         match self.line(line, opened).await {
             Ok(Some(exit)) => Ok(Read::Exit(exit)),
-            Ok(None) | Err(Fault::FrameInvalid) => Ok(self.lost(Failure::Reset)),
+            Ok(None) | Err(Fault::FrameInvalid) => Ok(self.lost(Loss::Ended, Failure::Reset)),
             Err(fault) => Err(fault),
         }
     }
 
-    fn lost(&mut self, failure: Failure) -> Read {
+    fn lost(&mut self, reason: Loss, failure: Failure) -> Read {
         self.details.push(Attempt::Failure(failure));
-        Read::Lost(Lost { answered: true, retry_after: None })
+        Read::Lost(Lost { answered: true, reason, retry_after: None })
     }
 
     async fn line(&mut self, line: &[u8], opened: Instant) -> Result<Option<Exit>, Fault> {
@@ -304,6 +326,10 @@ impl Endpoint for Remote<'_> {
         };
         let exit = exit_status(data.get("exit_code"), data.get("signal")).ok()?;
         Some(ProcessEnd { exit, newest_seq })
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        self.client.events.tell(notice);
     }
 }
 

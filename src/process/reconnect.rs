@@ -16,17 +16,20 @@ pub struct Reconnect {
     tolerated: u32,
     first_delay: Duration,
     failures: u32,
+    /// Connections since the last progress, besides the one that it was made on.
+    attempts: u32,
     delay: Duration,
 }
 
 impl Reconnect {
     pub fn new(tolerated: u32, first_delay: Duration) -> Self {
-        Self { tolerated, first_delay, failures: 0, delay: first_delay }
+        Self { tolerated, first_delay, failures: 0, attempts: 0, delay: first_delay }
     }
 
     /// New output came: failures and delays start anew.
     pub fn progress(&mut self) {
         self.failures = 0;
+        self.attempts = 0;
         self.delay = self.first_delay;
     }
 
@@ -40,6 +43,12 @@ impl Reconnect {
     /// One more round of tries.
     pub fn renew(&mut self) {
         self.failures = 0;
+    }
+
+    /// Counts one more connection, whatever it is made for.
+    pub fn attempt(&mut self) -> u32 {
+        self.attempts = self.attempts.saturating_add(1);
+        self.attempts
     }
 
     /// Counts a failure. The delay before the next try, or `None` when the budget is used up; the next delay is

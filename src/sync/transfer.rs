@@ -57,6 +57,7 @@ pub async fn sync(
     direction: Direction,
     stop: &Stop,
 ) -> Synced {
+    let client = &*client.about(lease, None);
     let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
     let mut transfer = Transfer { client, lease, stop, deadline, skips: Skips::default(), output: None };
     let outcome = transfer.run(batch, direction).await;

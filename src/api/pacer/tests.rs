@@ -12,17 +12,21 @@ fn budget(now: Instant) -> Budget {
     Budget::new(PACING, now)
 }
 
+fn take(budget: &mut Budget, priority: Priority, now: Instant) -> Result<(), Duration> {
+    budget.take(priority, now).map_err(|throttle| throttle.wait)
+}
+
 #[test]
 fn within_the_burst_nothing_waits_and_then_one_request_every_300_ms() {
     let now = Instant::now();
     let mut budget = budget(now);
     for _ in 0..40 {
-        assert_eq!(budget.take(Priority::Normal, now), Ok(()));
+        assert_eq!(take(&mut budget, Priority::Normal, now), Ok(()));
     }
-    assert_eq!(budget.take(Priority::Normal, now), Err(Duration::from_millis(300)));
+    assert_eq!(take(&mut budget, Priority::Normal, now), Err(Duration::from_millis(300)));
     let later = now + Duration::from_millis(300);
-    assert_eq!(budget.take(Priority::Normal, later), Ok(()));
-    assert_eq!(budget.take(Priority::Normal, later), Err(Duration::from_millis(300)));
+    assert_eq!(take(&mut budget, Priority::Normal, later), Ok(()));
+    assert_eq!(take(&mut budget, Priority::Normal, later), Err(Duration::from_millis(300)));
 }
 
 #[test]
@@ -30,16 +34,16 @@ fn an_idle_budget_never_holds_more_than_the_burst() {
     let now = Instant::now();
     let mut budget = budget(now);
     let later = now + Duration::from_secs(86_400);
-    assert_eq!((0..100).filter(|_| budget.take(Priority::Normal, later).is_ok()).count(), 40);
+    assert_eq!((0..100).filter(|_| take(&mut budget, Priority::Normal, later).is_ok()).count(), 40);
 }
 
 #[test]
 fn cleanup_draws_fifty_beyond_the_budget_and_normal_requests_pay_it_back_first() {
     let now = Instant::now();
     let mut budget = budget(now);
-    assert_eq!((0..100).filter(|_| budget.take(Priority::Cleanup, now).is_ok()).count(), 90);
-    assert_eq!(budget.take(Priority::Cleanup, now), Err(Duration::from_millis(300)));
-    assert_eq!(budget.take(Priority::Normal, now), Err(Duration::from_millis(51 * 300)));
+    assert_eq!((0..100).filter(|_| take(&mut budget, Priority::Cleanup, now).is_ok()).count(), 90);
+    assert_eq!(take(&mut budget, Priority::Cleanup, now), Err(Duration::from_millis(300)));
+    assert_eq!(take(&mut budget, Priority::Normal, now), Err(Duration::from_millis(51 * 300)));
 }
 
 #[test]
@@ -47,22 +51,22 @@ fn a_hold_keeps_normal_requests_back_for_at_most_sixty_seconds_and_cleanup_for_f
     let now = Instant::now();
     let mut budget = budget(now);
     budget.hold(Duration::MAX, now);
-    assert_eq!(budget.take(Priority::Normal, now), Err(Duration::from_secs(60)));
-    assert_eq!(budget.take(Priority::Cleanup, now), Err(Duration::from_secs(5)));
+    assert_eq!(take(&mut budget, Priority::Normal, now), Err(Duration::from_secs(60)));
+    assert_eq!(take(&mut budget, Priority::Cleanup, now), Err(Duration::from_secs(5)));
     budget.hold(Duration::from_secs(1), now);
-    assert_eq!(budget.take(Priority::Normal, now), Err(Duration::from_secs(60)));
-    assert_eq!(budget.take(Priority::Cleanup, now + Duration::from_secs(5)), Ok(()));
-    assert_eq!(budget.take(Priority::Normal, now + Duration::from_secs(60)), Ok(()));
+    assert_eq!(take(&mut budget, Priority::Normal, now), Err(Duration::from_secs(60)));
+    assert_eq!(take(&mut budget, Priority::Cleanup, now + Duration::from_secs(5)), Ok(()));
+    assert_eq!(take(&mut budget, Priority::Normal, now + Duration::from_secs(60)), Ok(()));
 }
 
 #[test]
 fn extreme_numbers_neither_overflow_nor_hang() {
     let now = Instant::now();
     let mut largest = Budget::new(Pacing { requests_per_minute: u32::MAX, burst: u32::MAX }, now);
-    assert_eq!(largest.take(Priority::Normal, now + Duration::from_secs(86_400 * 365)), Ok(()));
+    assert_eq!(take(&mut largest, Priority::Normal, now + Duration::from_secs(86_400 * 365)), Ok(()));
     let mut smallest = Budget::new(Pacing { requests_per_minute: 0, burst: 0 }, now);
-    assert_eq!(smallest.take(Priority::Normal, now), Ok(()));
-    assert_eq!(smallest.take(Priority::Normal, now), Err(Duration::from_secs(60)));
+    assert_eq!(take(&mut smallest, Priority::Normal, now), Ok(()));
+    assert_eq!(take(&mut smallest, Priority::Normal, now), Err(Duration::from_secs(60)));
 }
 
 proptest! {
@@ -81,7 +85,7 @@ proptest! {
             now += Duration::from_millis(pause);
             let priority = if cleanup { Priority::Cleanup } else { Priority::Normal };
             for _ in 0..requests {
-                if budget.take(priority, now).is_ok() {
+                if take(&mut budget, priority, now).is_ok() {
                     recent.push_back((now, priority));
                 }
             }
@@ -100,18 +104,18 @@ proptest! {
         let now = Instant::now();
         let mut budget = Budget::new(Pacing { requests_per_minute, burst }, now);
         for _ in 0..taken {
-            let _ = budget.take(Priority::Cleanup, now);
+            let _ = take(&mut budget, Priority::Cleanup, now);
         }
-        if let Err(wait) = budget.take(Priority::Normal, now) {
+        if let Err(wait) = take(&mut budget, Priority::Normal, now) {
             prop_assert!(budget.clone().take(Priority::Normal, now + wait - Duration::from_nanos(1)).is_err());
-            prop_assert!(budget.take(Priority::Normal, now + wait).is_ok());
+            prop_assert!(take(&mut budget, Priority::Normal, now + wait).is_ok());
         }
     }
 }
 
 async fn drain(pacer: &Pacer) {
     for _ in 0..40 {
-        pacer.acquire(Priority::Normal).await;
+        pacer.acquire(Priority::Normal, |_| ()).await;
     }
 }
 
@@ -127,7 +131,7 @@ async fn the_burst_does_not_wait_and_the_rest_does() {
     drain(&pacer).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
     for _ in 0..200 {
-        pacer.acquire(Priority::Normal).await;
+        pacer.acquire(Priority::Normal, |_| ()).await;
     }
     assert_eq!(start.elapsed().as_secs(), 60);
 }
@@ -141,7 +145,7 @@ async fn waiters_are_served_in_order() {
     for number in 0..20 {
         let (pacer, order) = (Arc::clone(&pacer), Arc::clone(&order));
         tasks.push(tokio::spawn(async move {
-            pacer.acquire(Priority::Normal).await;
+            pacer.acquire(Priority::Normal, |_| ()).await;
             order.lock().unwrap().push(number);
         }));
         tokio::task::yield_now().await;
@@ -158,12 +162,12 @@ async fn cleanup_passes_waiting_normal_requests() {
     drain(&pacer).await;
     let waiting = tokio::spawn({
         let pacer = Arc::clone(&pacer);
-        async move { pacer.acquire(Priority::Normal).await }
+        async move { pacer.acquire(Priority::Normal, |_| ()).await }
     });
     tokio::task::yield_now().await;
     let start = Instant::now();
     for _ in 0..50 {
-        pacer.acquire(Priority::Cleanup).await;
+        pacer.acquire(Priority::Cleanup, |_| ()).await;
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert!(!waiting.is_finished());
@@ -176,9 +180,9 @@ async fn a_dropped_waiter_leaves_at_once_and_takes_nothing() {
     let pacer = Pacer::new(PACING);
     drain(&pacer).await;
     let start = Instant::now();
-    let mut first = Box::pin(pacer.acquire(Priority::Normal));
-    let mut second = Box::pin(pacer.acquire(Priority::Normal));
-    let mut third = Box::pin(pacer.acquire(Priority::Normal));
+    let mut first = Box::pin(pacer.acquire(Priority::Normal, |_| ()));
+    let mut second = Box::pin(pacer.acquire(Priority::Normal, |_| ()));
+    let mut third = Box::pin(pacer.acquire(Priority::Normal, |_| ()));
     assert!(poll_once(&mut first).is_pending());
     assert!(poll_once(&mut second).is_pending());
     assert!(poll_once(&mut third).is_pending());
@@ -195,11 +199,11 @@ async fn a_hold_that_begins_while_someone_sleeps_is_respected() {
     let start = Instant::now();
     let waiting = tokio::spawn({
         let pacer = Arc::clone(&pacer);
-        async move { pacer.acquire(Priority::Normal).await }
+        async move { pacer.acquire(Priority::Normal, |_| ()).await }
     });
     tokio::task::yield_now().await;
     pacer.hold(Duration::from_secs(20));
-    pacer.acquire(Priority::Cleanup).await;
+    pacer.acquire(Priority::Cleanup, |_| ()).await;
     assert_eq!(start.elapsed().as_secs(), 5);
     waiting.await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 20);
@@ -239,4 +243,29 @@ fn retry_after_reads_seconds_and_dates_and_nothing_else() {
     for (value, seconds) in cases {
         assert_eq!(retry_after(value, now), seconds.map(Duration::from_secs), "{value:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_to_wait_is_told_once_how_long_and_why_also_behind_others() {
+    let pacer = Pacer::new(Pacing { requests_per_minute: 60, burst: 1 });
+    let told = Mutex::new(Vec::new());
+    let tell = |throttle: Throttle| told.lock().unwrap().push((throttle.cause, throttle.wait.as_secs()));
+    pacer.acquire(Priority::Normal, tell).await;
+    assert_eq!(*told.lock().unwrap(), []);
+    let waiting = || pacer.acquire(Priority::Normal, tell);
+    tokio::join!(waiting(), waiting(), waiting());
+    assert_eq!(*told.lock().unwrap(), [(Cause::Budget, 1), (Cause::Budget, 2), (Cause::Budget, 3)]);
+
+    told.lock().unwrap().clear();
+    pacer.hold(Duration::from_secs(600));
+    tokio::join!(waiting(), pacer.acquire(Priority::Cleanup, tell));
+    assert_eq!(*told.lock().unwrap(), [(Cause::Hold, 60), (Cause::Hold, 5)]);
+
+    // Who leaves is no longer ahead of anybody.
+    told.lock().unwrap().clear();
+    let patience = Duration::from_millis(1);
+    assert!(tokio::time::timeout(patience, async { tokio::join!(waiting(), waiting()) }).await.is_err());
+    told.lock().unwrap().clear();
+    tokio::join!(waiting(), waiting());
+    assert_eq!(*told.lock().unwrap(), [(Cause::Budget, 0), (Cause::Budget, 1)]);
 }

@@ -33,6 +33,7 @@ struct Script {
     asked: u32,
     resumed_after: Vec<u64>,
     at: Vec<Duration>,
+    told: Vec<Notice>,
     started: Option<Instant>,
 }
 
@@ -76,6 +77,10 @@ impl Endpoint for Script {
     async fn ended(&mut self) -> Option<ProcessEnd> {
         self.asked += 1;
         self.end.clone()
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        self.told.push(notice);
     }
 }
 
@@ -236,6 +241,43 @@ async fn without_tolerance_the_first_failure_ends_it() {
     let none = Policy { attempts: 0, ..POLICY };
     let followed = run_with(none, Script { steps: vec![body("")], ..Script::default() }).await;
     assert_eq!((fault(&followed), followed.script.played), (Some(Fault::StreamEnded), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_each_connection_is_told_in_order() {
+    let steps = vec![
+        body(data(1, "a")),
+        Step::NoAnswer,
+        Step::Status(429, Some(30)),
+        Step::Body(data(2, "b").into_bytes(), End::Reset),
+        Step::Body(Vec::new(), End::Hang),
+        Step::Silence,
+        body(&EXIT[..10]),
+        body(EXIT),
+    ];
+    let lost = |reason, attempt, ms| Notice::Reconnecting { reason, attempt, delay: Duration::from_millis(ms) };
+    assert_eq!(
+        run(steps).await.script.told,
+        [
+            Notice::Connected,
+            lost(Loss::Ended, 1, 250),
+            lost(Loss::Failure(Failure::Refused), 2, 500),
+            lost(Loss::Status(429), 3, 30_000),
+            Notice::Connected,
+            lost(Loss::Failure(Failure::Reset), 1, 250),
+            Notice::Connected,
+            lost(Loss::Idle, 2, 0),
+            lost(Loss::Idle, 3, 0),
+            Notice::Connected,
+            lost(Loss::Ended, 4, 500),
+            Notice::Connected,
+        ]
+    );
+    let mut tried = vec![Notice::Connected];
+    for (attempt, ms) in [(1, 250), (2, 500), (3, 1000)] {
+        tried.extend([lost(Loss::Ended, attempt, ms), Notice::Connected]);
+    }
+    assert_eq!(run(vec![body("")]).await.script.told, tried, "giving up is no reconnecting");
 }
 
 fn step() -> impl Strategy<Value = Step> {
