@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import { data, exit, startEndpoint } from "./support/endpoint.mjs";
 import { Environment } from "./support/environment.mjs";
 import { CHANNELS, listener, told } from "./support/events.mjs";
-import { CreateosClient, createProvider, parseConfig, release } from "./support/package.mjs";
+import { CreateosClient, createProvider, execute, parseConfig, release } from "./support/package.mjs";
 import { runProgram } from "./support/program.mjs";
 import { scan } from "./support/secrets.mjs";
 import { SOAK } from "./support/soak.mjs";
@@ -71,7 +71,6 @@ describe("who listens", async () => {
     const client = environment.client({ ...OPTIONS, onEvent: look });
     const provider = environment.provider({ ...OPTIONS, onEvent: look });
     const results = await Promise.all(["a", "b", "c"].map((name) => storage.run(name, async () => {
-      const { execute } = await import("../index.js");
       const mine = [await execute(client, environment.params()), await provider.execute(environment.params())];
       return mine.map(({ metadata }) => `${metadata.processId} ${name}`);
     })));
@@ -182,7 +181,6 @@ describe("what listening costs", async () => {
   test("nobody who does not: neither a function to call nor a call", async (t) => {
     const client = environment.client(OPTIONS);
     const listening = environment.client({ ...OPTIONS, onEvent: () => {} });
-    const { execute } = await import("../index.js");
     const run = (by, log) => counted(() => execute(by, environment.params(), null, log));
     await run(client);
     const silent = await run(client);

@@ -93,6 +93,7 @@ test("every test has the scanner between itself and the package", () => {
   assert.deepEqual(direct.sort(), [
     // How the package is loaded, in programs and in threads, is what these are about; program.mjs scans what they print.
     "load.test.mjs",
+    "observing.test.mjs",
     "process.test.mjs",
     "support/package.mjs",
     "support/program.mjs",
