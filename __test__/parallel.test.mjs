@@ -66,4 +66,26 @@ describe("commands in parallel", async () => {
     }
     assert.deepEqual([endpoint.of("create").length, new Set(owners.values()).size], [500, 500]);
   });
+
+  test("commands that have fallen silent keep nothing of what others may be ahead", async (t) => {
+    // Together more than all commands of the process may be ahead of JavaScript.
+    const [silent, bytes] = [220, 262_144];
+    const printed = Buffer.concat([STREAM_HEAD, chunk(lines(...Array.from({ length: 8 }, (_, n) => data(n + 1, "x".repeat(bytes / 8)))))]);
+    const endpoint = await startEndpoint({
+      connect: (exchange) => (exchange.count <= silent ? exchange.raw(printed) : exchange.stream(data(1, "y".repeat(bytes)), exit(0))),
+    }, { t });
+    const environment = new Environment(endpoint);
+    const client = environment.client();
+    const controller = new AbortController();
+    const quiet = [];
+    await Promise.all(Array.from({ length: silent }, () => new Promise((resolve) => {
+      let units = 0;
+      const log = (_stream, text) => (units += text.length) === bytes && resolve();
+      quiet.push(assert.rejects(execute(client, environment.params(), controller.signal, log)));
+    })));
+    const { stdout } = await execute(client, environment.params(), null, () => {});
+    assert.equal(stdout.length, bytes);
+    controller.abort();
+    await Promise.all(quiet);
+  });
 });

@@ -17,6 +17,8 @@ use crate::stream::{Stream, text::Counted};
 pub const MAX_DELIVERY: usize = 65_536;
 /// As many deliveries are taken at once. Waking JavaScript's thread, and being woken by it, costs more than a delivery.
 const BATCH: usize = 4;
+/// The memory of so many deliveries is kept: of those that are on their way, and of those that are filled meanwhile.
+const SPARE: usize = 4 * BATCH;
 
 /// Bytes of output that one command may be ahead. The endpoint evicts what nobody reads, so this is generous.
 const AHEAD_COMMAND: usize = 16 * 1024 * 1024;
@@ -186,11 +188,21 @@ impl Outgoing {
         }
     }
 
-    /// Gives the memory of a delivery back.
-    pub fn reuse(&self, mut text: String) {
+    /// Where the memory of what was taken goes.
+    pub fn spare(&self) -> Spare {
+        Spare(self.0.clone())
+    }
+}
+
+/// The memory of deliveries, to be used again.
+#[derive(Debug)]
+pub struct Spare(Arc<Shared>);
+
+impl Spare {
+    pub fn put(&self, mut text: String) {
         text.clear();
         let mut queue = self.0.queue();
-        if queue.spare.len() < 2 * BATCH {
+        if queue.spare.len() < SPARE {
             queue.spare.push(text);
         }
     }
@@ -270,7 +282,7 @@ mod tests {
             let text = batch.remove(0).text;
             assert_eq!(text, "text");
             memory.push(text.as_ptr());
-            outgoing.reuse(text);
+            outgoing.spare().put(text);
         }
         assert_eq!(memory[0], memory[1]);
     }
