@@ -100,7 +100,11 @@ impl<R: Read> Unpacker<'_, R> {
     fn place(&mut self, entry: &Entry) -> Result<(), Problem> {
         if self.exclude.covers(&entry.path, entry.kind == Kind::Directory) {
             if entry.kind == Kind::File {
-                let path = self.aside.join(self.left_out.len().to_string());
+                let path = match self.left_out.get(&entry.path) {
+                    // What comes later is newer, and other names keep what they were given.
+                    Some(path) => fs::remove_file(path).map(|()| path.clone())?,
+                    None => self.aside.join(self.left_out.len().to_string()),
+                };
                 self.write_file(entry, &path)?;
                 self.left_out.insert(entry.path.clone(), path);
             }

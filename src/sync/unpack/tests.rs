@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::sync::archive::header::{BLOCK, Header};
 
@@ -145,6 +147,16 @@ fn what_is_left_out_can_have_another_name_that_is_not() {
 }
 
 #[test]
+fn what_is_left_out_may_come_more_than_once() {
+    let entries =
+        [(FILE, "out", "old"), (HARD, "b", "out"), (FILE, "out", "new"), (HARD, "c", "out"), (FILE, "d/out", "x")];
+    let (scratch, result) = unpacked(&entries, &["out"]);
+    assert_eq!(result.unwrap().files, 0);
+    assert_eq!(content(&scratch, "b").as_deref(), Some("old"));
+    assert_eq!(content(&scratch, "c").as_deref(), Some("new"));
+}
+
+#[test]
 fn a_file_keeps_its_time() {
     let (scratch, result) = unpacked(&[(FILE, "a", "x")], &[]);
     result.unwrap();
@@ -163,4 +175,44 @@ fn a_name_that_the_host_cannot_have_fails_at_its_entry() {
     let error = result.unwrap_err();
     assert_eq!(error.fault, Fault::HostFile(crate::error::HostFault::NameInvalid));
     assert_eq!(error.details.entry, Some(long));
+}
+
+/// Paths that meet, climb and repeat.
+fn path() -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "..", "."]), 1..4).prop_map(|parts| parts.join("/"))
+}
+
+proptest! {
+    /// Whatever an archive says: nothing beside the root is touched, and no link that is left leads there.
+    #[test]
+    fn nothing_leads_out(
+        entries in prop::collection::vec((prop::sample::select(vec![FILE, HARD, LINK, LINK, DIRECTORY]), path(), path()), 1..8),
+        exclude in prop::option::of(prop::sample::select(vec!["a", "b/", "/c"])),
+    ) {
+        let scratch = Scratch::new();
+        let outside = scratch.0.join("b");
+        fs::write(&outside, "outside").unwrap();
+        let entries: Vec<_> = entries.iter().map(|(kind, path, text)| (*kind, path.as_str(), text.as_str())).collect();
+        let exclude = Exclude::new(exclude);
+        let result = unpack(archive(&entries).as_slice(), &scratch.root(), &scratch.0.join("aside"), &exclude);
+        prop_assert_eq!(fs::read_to_string(&outside).unwrap(), "outside");
+        prop_assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 3);
+        match result {
+            Ok(_) => {
+                let root = fs::canonicalize(scratch.root()).unwrap();
+                let mut todo = vec![scratch.root()];
+                while let Some(directory) = todo.pop() {
+                    for entry in fs::read_dir(directory).unwrap() {
+                        let path = entry.unwrap().path();
+                        if fs::symlink_metadata(&path).unwrap().is_dir() {
+                            todo.push(path);
+                        } else if let Ok(real) = fs::canonicalize(&path) {
+                            prop_assert!(real.starts_with(&root), "{path:?} leads out");
+                        }
+                    }
+                }
+            }
+            Err(error) => prop_assert_eq!(error.fault, Fault::ArchiveUnsafe),
+        }
+    }
 }
