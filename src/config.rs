@@ -145,6 +145,8 @@ fn trim(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn raw(api_url: &str) -> RawConfig {
@@ -208,5 +210,60 @@ mod tests {
         let mut config = Config::parse(&raw("https://a.test")).unwrap();
         config.api_key = Some("secret-key".into());
         assert!(!format!("{config:?}").contains("secret-key"));
+    }
+
+    /// Nearly a setting, often a good one.
+    fn setting() -> impl Strategy<Value = Setting> {
+        let text = prop::sample::select(vec![
+            "https://",
+            "http://",
+            "a.test",
+            "localhost",
+            "[::1]",
+            ":1",
+            "/v1",
+            "/",
+            "@",
+            " ",
+        ]);
+        prop_oneof![
+            Just(Setting::Absent),
+            any::<bool>().prop_map(Setting::Bool),
+            (-1i32..86_400_002).prop_map(|ms| Setting::Number(ms.into())),
+            any::<f64>().prop_map(Setting::Number),
+            any::<String>().prop_map(Setting::Text),
+            prop::collection::vec(text, 1..6).prop_map(|parts| Setting::Text(parts.concat())),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn what_is_accepted_is_within_limits_and_says_the_same_when_it_is_read_again(
+            url in "https?://(a\\.test|localhost|127\\.1|\\[::1\\])(:[0-9]{1,3})?(/|/v1/?|/x)?[?#]?",
+            shape in "\\PC{1,3}",
+            [api_key, rootfs, timeout_ms, reuse_lease, odd] in prop::array::uniform5(setting()),
+            is_odd in any::<bool>(),
+        ) {
+            let api_url = if is_odd { odd } else { Setting::Text(url) };
+            let raw = RawConfig { api_url, api_key, shape: Setting::Text(shape), rootfs, timeout_ms, reuse_lease, ..RawConfig::default() };
+            if let Ok(config) = Config::parse(&raw) {
+                let text = |text: &Option<String>| text.clone().map_or(Setting::Absent, Setting::Text);
+                let again = RawConfig {
+                    api_url: Setting::Text(config.api_url.clone()),
+                    api_key: text(&config.api_key),
+                    shape: Setting::Text(config.shape.clone()),
+                    rootfs: text(&config.rootfs),
+                    region: text(&config.region),
+                    timeout_ms: Setting::Number(config.timeout_ms.into()),
+                    reuse_lease: Setting::Bool(config.reuse_lease),
+                };
+                prop_assert!((1..=MAX_TIMEOUT_MS).contains(&config.timeout_ms));
+                prop_assert!(config.api_url.starts_with("https://") || config.api_url.starts_with("http://"));
+                prop_assert!(!config.api_url.ends_with(['/', '?', '#', '@']));
+                prop_assert!(Config::parse(&again).as_ref() == Ok(&config));
+            }
+        }
     }
 }

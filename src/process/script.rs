@@ -203,4 +203,18 @@ mod tests {
             proptest::prop_assert_eq!(shlex::split(&line.join(" ")), Some(words));
         }
     }
+
+    #[cfg(unix)]
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn so_does_the_systems_own(words in proptest::collection::vec("[^\0]*|['\"\\\\$`\n !*~#=-]{1,9}", 1..4)) {
+            let line: Vec<String> = words.iter().map(|word| shell_quote(word).unwrap()).collect();
+            let script = format!("printf '%s\\0' {}", line.join(" "));
+            let printed = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap().stdout;
+            let expected: Vec<u8> = words.iter().flat_map(|word| word.bytes().chain([0])).collect();
+            proptest::prop_assert_eq!(printed, expected);
+        }
+    }
 }
