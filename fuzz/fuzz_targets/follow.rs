@@ -39,7 +39,13 @@ async fn seen(case: &Case) -> (Seen, Printed, [String; 2]) {
     while outgoing.next(&mut batch).await {
         batch.drain(..).for_each(|delivery| push(&mut live, delivery.stream, delivery.text));
     }
-    let Playing { connects, asked, .. } = playing;
+    let Playing { connects, asked, announced, .. } = playing;
+    // Whoever went away may have done so before the last one.
+    let again: Vec<_> = connects.iter().skip(1).map(|(at, _)| *at).collect();
+    assert!(
+        announced.starts_with(&again) && announced.len() <= again.len() + usize::from(result.is_none()),
+        "{case:#?}"
+    );
     // Which frames were taken shows in what was printed.
     let seen = Seen { result, taken: Vec::new(), connects, asked };
     (seen, live, [captured.stdout.to_string(), captured.stderr.to_string()])

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use createos_native::{
     api::client::CallError,
     error::{Failure, Fault},
+    events::Notice,
     process::follow::{Body, Endpoint, ProcessEnd},
     stream::{Stream, frame::Exit},
 };
@@ -296,11 +297,13 @@ pub struct Playing<'a> {
     /// When connections were asked for, and after which frame.
     pub connects: Vec<(Duration, u64)>,
     pub asked: u32,
+    /// When it was said that connections would be asked for again.
+    pub announced: Vec<Duration>,
 }
 
 impl<'a> Playing<'a> {
     pub fn new(case: &'a Case) -> Self {
-        Self { case, started: Instant::now(), connects: Vec::new(), asked: 0 }
+        Self { case, started: Instant::now(), connects: Vec::new(), asked: 0, announced: Vec::new() }
     }
 }
 
@@ -330,6 +333,14 @@ impl Endpoint for Playing<'_> {
     async fn ended(&mut self) -> Option<ProcessEnd> {
         self.asked += 1;
         self.case.end.clone()
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        match notice {
+            Notice::Connected => {}
+            Notice::Reconnecting { delay, .. } => self.announced.push(self.started.elapsed() + delay),
+            other => panic!("{other:?} is nobody's business here"),
+        }
     }
 }
 
@@ -366,7 +377,9 @@ impl Body for Sent {
         if *pause > Duration::ZERO {
             sleep(std::mem::take(pause)).await;
         }
-        let piece = bytes.split_to(self.piece.min(bytes.len()));
+        // A line that is too long would take a million small pieces; `frames` cuts those finely.
+        let piece = self.piece.max(bytes.len() / 64).min(bytes.len());
+        let piece = bytes.split_to(piece);
         if bytes.is_empty() {
             self.segments.pop();
         }
