@@ -76,7 +76,7 @@ function runTarget(program, name, what = "60", extra) {
     rmSync(seeds, { recursive: true });
     renameSync(next, seeds);
   } else if (/^\d+$/.test(what)) {
-    const limits = [`-max_total_time=${what}`, "-timeout=20", "-rss_limit_mb=2048"];
+    const limits = [`-max_total_time=${what}`, "-timeout=120", "-rss_limit_mb=2048"];
     fuzz(program, [...limits, "-verbosity=0", "-print_final_stats=1", `-artifact_prefix=${failing}`, ...extra, found, seeds]);
   } else {
     fuzz(program, [path.resolve(what), ...extra]);
