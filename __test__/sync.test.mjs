@@ -466,7 +466,9 @@ test("a release cancels a sync and waits for it, and a closing lease refuses one
     let over = false;
     const release = host.provider.releaseLease(host.named()).finally(() => (over = true));
     assert.equal((await failure(host.syncIn(file(path.join(local, "a"), remote("b"))))).message, "CreateOS lease is closing or requires cleanup.");
+    const started = performance.now();
     assert.equal((await cancelled).message, "CreateOS command was cancelled.");
+    assert.ok(performance.now() - started < 30_000, "not when the kernel gives up on the connection, after 60 s");
     assert.ok(!over);
     assert.equal((await release).state, "stopped");
     open();

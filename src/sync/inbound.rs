@@ -57,10 +57,13 @@ impl Transfer<'_> {
         F: FnOnce(Inlet) -> Result<Packed, Error> + Send + 'static,
     {
         let (inlet, outlet) = pipe();
+        let cut_off = inlet.cut();
         let writing = spawn_blocking(move || write(inlet));
         let body = reqwest::Body::wrap(outlet);
         let uploaded = self.bounded(self.client.upload_stream(self.lease, &scratch.path, body)).await;
-        // Whichever way it ended, the body is gone now, and whoever writes to it finds out.
+        // Whichever way it ended, nobody needs more. The connection cannot tell the writer: it keeps the body for as long as its
+        // peer takes nothing and the kernel has patience.
+        cut_off.cancel();
         match (joined(writing.await), uploaded) {
             (Err(error), _) if error.fault != Fault::HostFile(HostFault::NobodyReads) => Err(error),
             (_, Err(error)) => Err(error),

@@ -9,7 +9,8 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Frame;
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
+use tokio_util::sync::CancellationToken;
 
 /// A piece, and how many of them may wait.
 const PIECE: usize = 256 * 1024;
@@ -19,6 +20,7 @@ const WAITING: usize = 4;
 pub struct Inlet {
     pieces: mpsc::Sender<Bytes>,
     buffer: BytesMut,
+    cut: CancellationToken,
 }
 
 pub struct Outlet {
@@ -29,7 +31,7 @@ pub struct Outlet {
 
 pub fn pipe() -> (Inlet, Outlet) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    let inlet = Inlet { pieces: sender, buffer: BytesMut::new() };
+    let inlet = Inlet { pieces: sender, buffer: BytesMut::new(), cut: CancellationToken::new() };
     (inlet, Outlet { pieces: receiver, current: Bytes::new(), ended: false })
 }
 
@@ -38,6 +40,11 @@ pub fn pipe() -> (Inlet, Outlet) {
 pub struct Closed;
 
 impl Inlet {
+    /// Cuts the pipe when it is cancelled, for what writes from blocking code: it need not wait for its reader to be gone.
+    pub fn cut(&self) -> CancellationToken {
+        self.cut.clone()
+    }
+
     /// Sends a piece from asynchronous code.
     pub async fn send(&self, piece: Bytes) -> Result<(), Closed> {
         if piece.is_empty() {
@@ -55,7 +62,18 @@ impl Inlet {
     /// The same from blocking code.
     pub fn end_blocking(mut self) -> io::Result<()> {
         self.flush()?;
-        self.pieces.blocking_send(Bytes::new()).map_err(|_| closed())
+        self.send_blocking(Bytes::new())
+    }
+
+    /// Only where the runtime lets code block.
+    fn send_blocking(&self, piece: Bytes) -> io::Result<()> {
+        Handle::current().block_on(async {
+            tokio::select! {
+                biased;
+                () = self.cut.cancelled() => Err(closed()),
+                sent = self.pieces.send(piece) => sent.map_err(|_| closed()),
+            }
+        })
     }
 }
 
@@ -76,7 +94,8 @@ impl Write for Inlet {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.pieces.blocking_send(self.buffer.split().freeze()).map_err(|_| closed())
+        let piece = self.buffer.split().freeze();
+        self.send_blocking(piece)
     }
 }
 
@@ -116,10 +135,15 @@ impl http_body::Body for Outlet {
 mod tests {
     use super::*;
 
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
     #[test]
     fn an_end_can_be_told_from_a_writer_that_gave_up() {
+        let runtime = runtime();
         let (mut inlet, mut outlet) = pipe();
-        let writer = std::thread::spawn(move || {
+        let writer = runtime.spawn_blocking(move || {
             for _ in 0..10 {
                 inlet.write_all(&[7; PIECE]).unwrap();
             }
@@ -130,7 +154,7 @@ mod tests {
         outlet.read_to_end(&mut all).unwrap();
         assert_eq!(all.len(), 10 * PIECE + 4);
         assert_eq!(outlet.read(&mut [0]).unwrap(), 0);
-        writer.join().unwrap();
+        runtime.block_on(writer).unwrap();
 
         let (inlet, mut outlet) = pipe();
         drop(inlet);
@@ -139,8 +163,26 @@ mod tests {
 
     #[test]
     fn a_writer_learns_that_nobody_reads() {
+        let runtime = runtime();
         let (mut inlet, outlet) = pipe();
         drop(outlet);
-        assert!(inlet.write_all(&[0; PIECE]).is_err());
+        let writer = runtime.spawn_blocking(move || inlet.write_all(&[0; PIECE]));
+        assert!(runtime.block_on(writer).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_writer_that_waits_learns_of_a_cut_though_its_reader_is_there() {
+        let runtime = runtime();
+        let (mut inlet, mut outlet) = pipe();
+        let cut = inlet.cut();
+        let writer = runtime.spawn_blocking(move || -> io::Result<()> {
+            loop {
+                inlet.write_all(&[0; PIECE])?;
+            }
+        });
+        outlet.read_exact(&mut [0]).unwrap();
+        cut.cancel();
+        assert!(runtime.block_on(writer).unwrap().is_err());
+        drop(outlet);
     }
 }
