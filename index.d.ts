@@ -110,6 +110,7 @@ export interface EventSubject {
  * @source contract, "Events"
  */
 export interface ConnectedEvent extends EventSubject {
+  /** Tells this event apart; its channel is `createos:connected`. */
   readonly type: "connected";
 }
 
@@ -118,6 +119,7 @@ export interface ConnectedEvent extends EventSubject {
  * @source contract, "Events" and "How a command runs"
  */
 export interface ReconnectingEvent extends EventSubject {
+  /** Tells this event apart; its channel is `createos:reconnecting`. */
   readonly type: "reconnecting";
   /**
    * `ended`: the stream ended without an exit. `idle`: nothing came for `idleTimeoutMs`, which is no failure. `http`: a request
@@ -138,6 +140,7 @@ export interface ReconnectingEvent extends EventSubject {
  * @source contract, "Events" and "Pacing"
  */
 export interface ThrottledEvent extends EventSubject {
+  /** Tells this event apart; its channel is `createos:throttled`. */
   readonly type: "throttled";
   /**
    * `budget`: a request waits for the budget of its `apiUrl`, see {@link ProviderOptions.pacing}. `hold`: it waits because an
@@ -156,7 +159,9 @@ export interface ThrottledEvent extends EventSubject {
  * @source contract, "Events" and "How a command ends early"
  */
 export interface CleanupEvent extends EventSubject {
+  /** Tells this event apart; its channel is `createos:cleanup`. */
   readonly type: "cleanup";
+  /** `started`, then `confirmed` by the endpoint, or `unconfirmed`. */
   readonly state: "started" | "confirmed" | "unconfirmed";
 }
 
@@ -165,7 +170,9 @@ export interface CleanupEvent extends EventSubject {
  * @source contract, "Events" and "Leases"
  */
 export interface ReleasedEvent extends EventSubject {
+  /** Tells this event apart; its channel is `createos:released`. */
   readonly type: "released";
+  /** `stopped`: paused, to be resumed. `destroyed`: deleted, or found to be gone. */
   readonly state: "stopped" | "destroyed";
 }
 
