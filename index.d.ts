@@ -325,7 +325,7 @@ export interface Lease {
    * `apiUrl` tell whose lease it is; `marker`, `shape`, `rootfs` and `region` are for resuming it; `remoteCwd`, `shellCommand` and
    * `reuseLease` are for the host.
    */
-  metadata?: Record<string, unknown> | undefined;
+  metadata?: Record<string, unknown>;
   /** Never set by this package: a sandbox has no expiry that could be guaranteed. */
   expiresAt?: string | null;
 }
