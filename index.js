@@ -411,7 +411,8 @@ function listen(signal) {
 /** Runs a command by `start(stop, deliver)` and gives its result; an aborted signal ends it early. */
 async function run(start, signal, log) {
   if (log != null && typeof log !== "function") throw parametersInvalid();
-  if (signal != null && typeof signal.addEventListener !== "function") throw parametersInvalid();
+  const listens = typeof signal?.addEventListener === "function" && typeof signal.removeEventListener === "function";
+  if (signal != null && !listens) throw parametersInvalid();
   const stop = new (native().NativeStop)();
   const forget = signal == null ? undefined : onAbort(signal, (timedOut) => stop.stop(timedOut));
   try {
