@@ -165,7 +165,7 @@ describe("bad input", async () => {
     test(`${named(value)} is no client`, () => assert.rejects(execute(value, environment.params()), { name: "CreateosError", message: PARAMETERS }));
   }
 
-  for (const signal of [1, "x", true, {}, [], new AbortController()]) {
+  for (const signal of [1, "x", true, {}, [], new AbortController(), { aborted: false, addEventListener() {} }]) {
     test(`${named(signal)} is no signal`, async () => {
       await assert.rejects(execute(client, environment.params(), signal), { name: "CreateosError", message: PARAMETERS });
       await assert.rejects(provider.execute(environment.params(), null, signal), { name: "CreateosError", message: PARAMETERS });
