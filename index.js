@@ -315,21 +315,12 @@ const CHANNEL_LIST = Object.values(CHANNELS);
 /** What the addon tells of a call goes here. Without a listener when the call starts there is nothing for it to call. */
 function observer(call, onEvent) {
   if (onEvent === undefined && !CHANNEL_LIST.some(({ hasSubscribers }) => hasSubscribers)) return undefined;
-  let warned = false;
-  const warn = (error) => {
-    if (warned) return;
-    warned = true;
-    complain("A CreateOS event callback failed", error, "CREATEOS_EVENT_CALLBACK", " Its call goes on, and so do its events.");
-  };
+  const tellCaller = onEvent && guarded(
+    onEvent, "A CreateOS event callback failed", "CREATEOS_EVENT_CALLBACK", " Its call goes on, and so do its events.");
   // As for a log: on Node.js 24 and newer, calls from native code have no async context of their own.
   return AsyncResource.bind(({ type, leaseId = null, processId = null, ...facts }) => {
     const event = Object.freeze({ type, call, leaseId, processId, ...facts });
-    try {
-      const returned = onEvent?.(event);
-      if (typeof returned?.then === "function") returned.then(undefined, warn);
-    } catch (error) {
-      warn(error);
-    }
+    tellCaller?.(event);
     CHANNELS[type].publish(event);
   });
 }
@@ -345,24 +336,31 @@ function complain(what, error, code, more = "") {
   process.emitWarning(`${what} (${reason}).${more}`, { code });
 }
 
-/** The caller's log function as the addon calls it: in the async context of the call, and never throwing. */
-function deliverer(log) {
+/** The caller's own function, never throwing: the first time that it throws or rejects is reported. */
+function guarded(callback, what, code, more) {
   let warned = false;
   const warn = (error) => {
     if (warned) return;
     warned = true;
-    complain("A CreateOS log callback failed", error, "CREATEOS_LOG_CALLBACK", " Its command goes on, and so do its log calls.");
+    complain(what, error, code, more);
   };
+  return (...args) => {
+    try {
+      const returned = callback(...args);
+      if (typeof returned?.then === "function") returned.then(undefined, warn);
+    } catch (error) {
+      warn(error);
+    }
+  };
+}
+
+/** The caller's log function as the addon calls it: in the async context of the call, and never throwing. */
+function deliverer(log) {
+  const call = guarded(
+    log, "A CreateOS log callback failed", "CREATEOS_LOG_CALLBACK", " Its command goes on, and so do its log calls.");
   // Calls from native code have no async context of their own on Node.js 24 and newer.
   return AsyncResource.bind((streams, texts) => {
-    for (let i = 0; i < texts.length; i++) {
-      try {
-        const returned = log(STREAMS[streams[i]], texts[i]);
-        if (typeof returned?.then === "function") returned.then(undefined, warn);
-      } catch (error) {
-        warn(error);
-      }
-    }
+    for (let i = 0; i < texts.length; i++) call(STREAMS[streams[i]], texts[i]);
   });
 }
 
