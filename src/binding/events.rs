@@ -3,26 +3,14 @@
 
 use std::time::Duration;
 
-use napi::{
-    Status,
-    bindgen_prelude::Function,
-    threadsafe_function::{ThreadsafeCallContext, ThreadsafeFunction},
-};
+use napi::{bindgen_prelude::Function, threadsafe_function::ThreadsafeCallContext};
 use napi_derive::napi;
 
+use super::Calls;
 use crate::events::{Cause, Event, Events, Loss, Notice, Subject, Throttle, Told, events};
 
 /// The function of `index.js` that makes public events of these and hands them on; it never throws.
 pub type Observe<'env> = Function<'env, NativeEvent, ()>;
-
-/// What an event is told through.
-type Calls = ThreadsafeFunction<
-    Event,       // what is sent to JavaScript's thread
-    (),          // what the function returns
-    NativeEvent, // what it takes
-    Status,      // the errors of Node-API
-    false,       // it takes no error as its first argument
->;
 
 /// An event without the name of its call. Only what its type has is there.
 #[napi(object, object_from_js = false)]
@@ -92,7 +80,7 @@ fn ms(duration: Duration) -> f64 {
 /// Who listens to a call.
 pub struct Observer {
     events: Events,
-    telling: Option<(Told, Calls)>,
+    telling: Option<(Told, Calls<Event, NativeEvent>)>,
 }
 
 impl Observer {
@@ -122,7 +110,7 @@ impl Observer {
     }
 }
 
-async fn deliver(mut told: Told, calls: Calls) {
+async fn deliver(mut told: Told, calls: Calls<Event, NativeEvent>) {
     while let Some(event) = told.next().await {
         if calls.call_async_catch(event).await.is_err() {
             return;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use napi::{
     Status,
     bindgen_prelude::{FnArgs, Function},
-    threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode},
+    threadsafe_function::ThreadsafeFunctionCallMode,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::outcome::NativeText;
+use super::{Calls, outcome::NativeText};
 use crate::{
     process::outbox::{Delivery, Outgoing, Spare},
     stream::text::JsText,
@@ -25,18 +25,9 @@ type Pieces = FnArgs<(Vec<u32>, Vec<NativeText>)>;
 /// The function of `index.js` that calls the caller's, once for each piece. It never throws.
 pub type Deliver<'env> = Function<'env, Pieces, ()>;
 
-/// What pieces are delivered through.
-type Calls = ThreadsafeFunction<
-    Pieces, // what is sent to JavaScript's thread
-    (),     // what the function returns
-    Pieces, // what it takes
-    Status, // the errors of Node-API
-    false,  // it takes no error as its first argument
->;
-
 pub struct Live {
     outgoing: Outgoing,
-    calls: Calls,
+    calls: Calls<Pieces, Pieces>,
 }
 
 impl Live {
