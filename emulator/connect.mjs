@@ -5,6 +5,7 @@ import { BEHIND_BYTES } from "./journal.mjs";
 
 /** Bytes written to a socket in one go. */
 const BATCH_BYTES = 256 * 1024;
+const HEARTBEAT = Buffer.from('{"type":"heartbeat"}\n');
 
 export class Reader {
   #process;
@@ -66,43 +67,46 @@ export class Reader {
     const { journal } = this.#process;
     while (!this.#done && !this.#full && this.#next <= journal.newest) {
       if (this.#next < journal.oldest) {
-        const event = { type: "error", error: "output_offset_expired", oldest_available_seq: journal.oldest };
-        this.#out.write(Buffer.from(`${JSON.stringify(event)}\n`));
-        this.#end();
+        this.#end({ type: "error", error: "output_offset_expired", oldest_available_seq: journal.oldest });
         return;
       }
-      this.#out.cork();
-      for (let bytes = 0; bytes < BATCH_BYTES && this.#next <= journal.newest && !this.#out.closed;) {
-        const line = journal.line(this.#next++);
-        bytes += line.length;
-        if (!this.#out.write(line)) this.#full = true;
-      }
+      this.#send(this.#batch());
       this.#registration.given(this.#next - 1);
-      this.#out.uncork();
       // Cut by a hook, for instance: what would follow is not given to anybody.
       if (this.#out.closed) return this.#finish();
-      this.#beat();
     }
-    if (this.#done) return;
-    if (!this.#full && this.#process.exit && this.#next > journal.newest) {
-      this.#out.write(Buffer.from(`${JSON.stringify(exitFrame(this.#process.exit))}\n`));
-      this.#end();
+    if (!this.#done && !this.#full && this.#process.exit) this.#end(exitFrame(this.#process.exit));
+  }
+
+  /** The lines that come next, as many as go out at once. */
+  *#batch() {
+    const { journal } = this.#process;
+    for (let bytes = 0; bytes < BATCH_BYTES && this.#next <= journal.newest;) {
+      const line = journal.line(this.#next++);
+      bytes += line.length;
+      yield line;
     }
+  }
+
+  /** @param {Iterable<Buffer>} lines */
+  #send(lines) {
+    this.#full = !this.#out.writeAll(lines);
+    this.#beat();
   }
 
   /** (Re)starts the time after which silence is filled with a heartbeat. */
   #beat() {
-    // Writing can make room, and room can end the stream, all before the writer comes back here.
-    if (this.#done) return;
-    if (this.#heartbeatTimer !== null) this.#clock.clearTimeout(this.#heartbeatTimer);
+    this.#clock.clearTimeout(this.#heartbeatTimer);
     this.#heartbeatTimer = this.#clock.setTimeout(() => {
-      if (!this.#full) this.#out.write(Buffer.from('{"type":"heartbeat"}\n'));
-      this.#beat();
+      if (this.#full) this.#beat();
+      else this.#send([HEARTBEAT]);
     }, this.#heartbeatMs);
   }
 
-  #end() {
+  /** @param {object} last the frame after which there are no more */
+  #end(last) {
     this.#finish();
+    this.#out.write(Buffer.from(`${JSON.stringify(last)}\n`));
     this.#out.end();
   }
 

@@ -43,34 +43,36 @@ export class Response {
 
   /** @param {Buffer} bytes @returns {boolean} false: wait for `onDrain` */
   write(bytes) {
+    return this.writeAll([bytes]);
+  }
+
+  /**
+   * Writes chunks in one go; what a hook does to bytes, it does to each, and none is asked for after a cut. They are
+   * joined rather than written to a corked response: there, `false` says how much is held back and not what the socket
+   * takes, and a Node.js without the fix of nodejs/node#60432 (22 is one) has no "drain" follow once all has gone out.
+   * @param {Iterable<Buffer>} chunks
+   * @returns {boolean} false: wait for `onDrain`
+   */
+  writeAll(chunks) {
     if (this.closed) return true;
-    if (this.#faults.transform) {
-      const changed = this.#faults.transform(bytes);
-      if (changed === undefined || changed === null) return true;
-      bytes = Buffer.from(changed);
-    }
-    if (bytes.length < this.#left) {
+    const passed = [];
+    for (const chunk of chunks) {
+      const bytes = this.#changed(chunk);
+      passed.push(bytes.subarray(0, this.#left));
       this.#left -= bytes.length;
-      return bytes.length === 0 || this.#res.write(bytes);
+      if (this.#left <= 0) {
+        this.#over = true;
+        this.#res.write(Buffer.concat(passed), () => this.#cut());
+        return true;
+      }
     }
-    const part = bytes.subarray(0, this.#left);
-    this.#over = true;
-    this.#res.write(part, () => this.#cut());
-    this.uncork();
-    return true;
+    const all = Buffer.concat(passed);
+    return all.length === 0 || this.#res.write(all);
   }
 
   end() {
     if (!this.closed) this.#res.end();
     this.#over = true;
-  }
-
-  cork() {
-    this.#res.cork();
-  }
-
-  uncork() {
-    this.#res.uncork();
   }
 
   /** @param {() => void} listener */
@@ -89,6 +91,11 @@ export class Response {
     this.head(status, { "content-type": "application/json", "content-length": body.length, ...headers });
     this.write(body);
     this.end();
+  }
+
+  /** @param {Buffer} bytes as a hook wants them to go out */
+  #changed(bytes) {
+    return this.#faults.transform ? Buffer.from(this.#faults.transform(bytes) ?? "") : bytes;
   }
 
   /** Ends the response as the hook wants it: cleanly, though incomplete, or by a reset. */
