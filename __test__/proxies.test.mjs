@@ -16,6 +16,9 @@ const VARIABLES = [...NAMES.flatMap((name) => [name, name.toLowerCase()]), "NODE
 /** An environment that says nothing of proxies, and trusts the tests' authority. */
 const CLEAN = { ...Object.fromEntries(VARIABLES.map((name) => [name, undefined])), NODE_EXTRA_CA_CERTS: AUTHORITY };
 
+/** Node.js 22 warns of its own proxy agent, which it calls experimental; nobody else has anything to say. */
+const flags = ["--disable-warning=UNDICI-EHPA"];
+
 /** A proxy that makes a tunnel to `target` whoever is asked for, and remembers what it was told. */
 async function startProxy(t, target) {
   const proxy = { connections: 0, said: [] };
@@ -59,7 +62,7 @@ async function outcomes(endpoint, environments) {
       Object.assign(process.env, env);
       told.push(await environment.run({ stdin: "input" }).then(({ exitCode }) => exitCode, ({ message, details }) => [message, ...details.attempts.map(({ failure }) => failure)]));
     }
-    process.stdout.write(JSON.stringify(told));`, endpoint, { env: { ...CLEAN, TEST_ENVIRONMENTS: JSON.stringify([VARIABLES, environments]) } });
+    process.stdout.write(JSON.stringify(told));`, endpoint, { flags, env: { ...CLEAN, TEST_ENVIRONMENTS: JSON.stringify([VARIABLES, environments]) } });
   assert.deepEqual([code, stderr], [0, ""]);
   return JSON.parse(stdout);
 }
@@ -68,7 +71,7 @@ async function outcomes(endpoint, environments) {
 async function outcome(endpoint, env) {
   const { code, stdout, stderr } = await runProgram(`
     const told = await run({ stdin: "input" }).then(({ exitCode }) => exitCode, ({ message, details }) => [message, ...details.attempts.map(({ failure }) => failure)]);
-    process.stdout.write(JSON.stringify(told));`, endpoint, { env: { ...CLEAN, ...env } });
+    process.stdout.write(JSON.stringify(told));`, endpoint, { flags, env: { ...CLEAN, ...env } });
   assert.deepEqual([code, stderr], [0, ""]);
   return JSON.parse(stdout);
 }
