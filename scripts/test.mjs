@@ -15,6 +15,7 @@
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
+import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, stripVTControlCharacters } from "node:util";
@@ -29,6 +30,10 @@ const TESTS = path.join(ROOT, "__test__");
 /** These run npm and cargo, for minutes: apart from the tests that measure time, and not once more for each Node.js. */
 const INSTALL = "install.test.mjs";
 const PACKAGES = "packages.test.mjs";
+/** These hold the package to times, so nothing else is to take the processor from them: one after another. */
+const ALONE = ["conformance", "ending", "hanging", "lease", "process", "rate-limit", "signals", "slow-javascript"].map((name) => `${name}.test.mjs`);
+/** How many of the other files run side by side: for most of their time they wait. */
+const JOBS = Math.min(os.availableParallelism(), 4);
 /** The Node.js that Paperclip's SDK asks for. */
 const PLUGIN_NODE = "24";
 
@@ -121,20 +126,30 @@ const testsIn = (folder) => readdirSync(folder).filter((file) => /\.test\.m?js$/
  * @param {string} node
  * @param {string[]} files
  * @param {string[]} extra
- * @param {string} [folder]
+ * @param {{folder?: string, jobs?: number}} [where]
  */
-async function nodeTests(node, files, extra, folder = TESTS) {
+async function nodeTests(node, files, extra, { folder = TESTS, jobs = 1 } = {}) {
   const env = cleanEnvironment();
   env.PATH = `${path.dirname(node)}${path.delimiter}${env.PATH ?? ""}`;
-  // One file at a time: some kill whole process trees, some measure time. And a test that waits for what never comes must
-  // not hold everything up.
-  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", "--test-concurrency=1", ...extra, ...files.map((file) => path.join(folder, file))];
+  // A test that waits for what never comes must not hold everything up.
+  const args = ["--test", "--test-reporter=spec", "--test-timeout=600000", `--test-concurrency=${jobs}`, ...extra, ...files.map((file) => path.join(folder, file))];
   const { status, lines, printed } = await run(node, args, { env, cwd: path.dirname(folder) });
   const count = countNode(lines);
   // What a test that failed compares may be secret; then it is that test's failure.
   const spoken = status === 0 ? UNSPEAKABLE.exec(printed) : null;
   if (spoken) console.log(`The tests passed, but something printed: ${spoken[0]}`);
   return { status: status === 0 && (spoken || count.passed + count.failed === 0) ? 1 : status, count };
+}
+
+/** The package's own JavaScript tests. @param {string} node @param {string[]} files @param {string[]} extra */
+async function suiteTests(node, files, extra) {
+  const alone = files.filter((file) => ALONE.includes(file));
+  const together = files.filter((file) => !ALONE.includes(file));
+  /** @type {Array<{status: number | null, count: Count}>} */
+  const ran = [];
+  if (together.length > 0) ran.push(await nodeTests(node, together, extra, { jobs: JOBS }));
+  if (alone.length > 0) ran.push(await nodeTests(node, alone, extra));
+  return all(ran);
 }
 
 /** @param {string[]} extra */
@@ -144,9 +159,15 @@ async function plugin(extra) {
     console.log("tsc --strict: ok");
     /** @type {Array<{status: number | null, count: Count}>} */
     const ran = [{ status: 0, count: { passed: 1, failed: 0, skipped: 0 } }];
-    for (const folder of [path.join(plugin, "test"), clients]) ran.push(await nodeTests(node, testsIn(folder), extra, folder));
-    return { status: ran.find(({ status }) => status !== 0)?.status ?? 0, count: sum(ran.map(({ count }) => count)) };
+    for (const folder of [path.join(plugin, "test"), clients]) ran.push(await nodeTests(node, testsIn(folder), extra, { folder }));
+    return all(ran);
   });
+}
+
+/** Several runs as one. @param {Array<{status: number | null, count: Count}>} ran */
+function all(ran) {
+  const failed = ran.find(({ status }) => status !== 0);
+  return { status: failed ? failed.status : 0, count: sum(ran.map(({ count }) => count)) };
 }
 
 /**
@@ -193,7 +214,7 @@ async function main() {
     rust: () => timed("rust", () => rust(extra)),
     types: () => timed("types", () => types(extra)),
     docs: () => timed("docs", () => docs(extra)),
-    js: () => timed(title, () => nodeTests(node, suite, extra)),
+    js: () => timed(title, () => suiteTests(node, suite, extra)),
     install: () => timed("install", () => nodeTests(node, [INSTALL], extra)),
     packages: () => timed("packages", () => nodeTests(node, [PACKAGES], extra)),
     plugin: () => timed("plugin", () => plugin(extra)),
@@ -206,7 +227,7 @@ async function main() {
     throw new BuildError(`No step and no file of __test__ is called ${filters.join(" or ")}; steps: ${Object.keys(steps).join(", ")}.`);
   }
   const plan = chosen.map((name) => steps[name]);
-  if (found.length > 0) plan.push(() => timed(title, () => nodeTests(node, found, extra)));
+  if (found.length > 0) plan.push(() => timed(title, () => suiteTests(node, found, extra)));
   if (plan.length === 0) plan.push(...(values.node === undefined ? Object.values(usual) : [steps.js]));
 
   /** @type {Outcome[]} */
