@@ -195,16 +195,17 @@ export type CreateosEvent = ConnectedEvent | ReconnectingEvent | ThrottledEvent 
 export type OnEvent = (event: CreateosEvent) => unknown;
 
 /**
- * The requests that led to an error. Where none did, as with bad parameters, `{operation: null, tries: 0, attempts: []}`.
+ * What was being done when it failed, and the requests that did. With bad parameters `{operation: null, tries: 0, attempts: []}`.
  * @source contract, "Errors"
  */
 export interface ErrorDetails {
   /**
-   * What they were for: `file transfer`, `stdin close`, `output connection`, `process creation`, `process cleanup`,
-   * `workspace command` or `sandbox lifecycle`; `null` where it was no request that failed.
+   * What was being done: `file transfer`, `stdin close`, `output connection`, `process creation`, `process cleanup`,
+   * `workspace command` or `sandbox lifecycle`; `null` where it was none of them, as with bad parameters and a cancellation. That
+   * a request failed is told by `tries`: a command of a sync that fails is a `workspace command` with `tries: 0`.
    */
   readonly operation: string | null;
-  /** How many failed, or did not confirm what they had to. Requests that succeeded are not counted. */
+  /** How many requests failed, or did not confirm what they had to. Requests that succeeded are not counted. */
   readonly tries: number;
   /** How they ended, the last 16, oldest first: an HTTP status, or why there was no usable answer. */
   readonly attempts: ReadonlyArray<

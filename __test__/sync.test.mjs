@@ -212,10 +212,44 @@ test("what may not be read, or is not there, fails the sync by name and leaves n
   const missing = await failure(host.syncIn(directory(path.join(local, "none"), remote("d"))));
   assert.equal(missing.message, "CreateOS transfer failed on the host: a file or directory does not exist.");
   assert.ok(!JSON.stringify([missing.message, missing.stack, missing.details]).includes(path.join(local, "none")));
-  assert.equal((await failure(host.syncOut(file(remote("none"), path.join(local, "x"))))).message, COMMAND_FAILED);
-  assert.equal((await failure(host.syncOut(directory(remote("none"), path.join(local, "x"))))).message, COMMAND_FAILED);
+  assert.deepEqual(missing.details, { operation: "file transfer", tries: 0, attempts: [] });
   assert.deepEqual(await readdir(local), []);
   assert.equal(await host.bash("ls"), "");
+  await until(async () => (await host.leftovers()) === "", "something was left");
+});
+
+test("a command of the sync's own that fails says why in its output", async (t) => {
+  const { host, local } = await start(t);
+  await writeFile(path.join(local, "a"), "a");
+  await host.bash("mkdir d; echo 1 > f; mkfifo pipe; ln -s /etc out; ln -s none dangling; ln -s loop loop");
+  const [from, to] = [path.join(local, "a"), path.join(local, "x")];
+  for (const [call, mapping, reason] of [
+    ["syncOut", file(remote("none"), to), "/none: it does not exist\n"],
+    ["syncOut", directory(remote("none"), to), "/none: it does not exist\n"],
+    ["syncOut", file(remote("dangling"), to), "/dangling: it does not exist\n"],
+    ["syncOut", file(remote("two\nlines"), to), /^\$'.*\/two\\nlines': it does not exist\n$/],
+    ["syncOut", file(remote("d"), to), "/d: it is no regular file\n"],
+    ["syncOut", file(remote("pipe"), to), "/pipe: it is no regular file\n"],
+    ["syncOut", directory(remote("f"), to), "/f: it is no directory\n"],
+    ["syncOut", file(remote("out/hostname"), to), "/out/hostname: a link leads out of the workspace\n"],
+    ["syncOut", directory(remote("out"), to), "/out: a link leads out of the workspace\n"],
+    ["syncIn", file(from, remote("out/x")), "/out/x: a link leads out of the workspace\n"],
+    ["syncIn", directory(local, remote("out/x")), "/out/x: a link leads out of the workspace\n"],
+    ["syncIn", file(from, remote("loop/x")), /Too many levels of symbolic links/],
+    ["syncIn", file(from, remote("d")), /cannot overwrite directory/],
+    ["syncIn", directory(local, remote("f")), /cannot overwrite non-directory/],
+    ["syncIn", file(from, remote("f/x")), /cannot create directory/],
+  ]) {
+    const error = await failure(host[call](mapping));
+    assert.equal(error.message, COMMAND_FAILED);
+    assert.deepEqual(error.details, { operation: "workspace command", tries: 0, attempts: [] });
+    if (typeof reason === "string") assert.equal(error.output.stderr, `${WORKSPACE}${reason}`);
+    else assert.match(error.output.stderr, reason);
+  }
+  const command = { command: "touch x", cwd: remote("out") };
+  assert.equal((await failure(host.syncIn([], { commands: [command] }))).output.stderr, `${remote("out")}: a link leads out of the workspace\n`);
+  assert.deepEqual(await readdir(local), ["a"]);
+  assert.equal(await host.bash("ls"), "d\ndangling\nf\nloop\nout\npipe\n");
   await until(async () => (await host.leftovers()) === "", "something was left");
 });
 

@@ -29,14 +29,24 @@ impl RemotePath {
         &self.0
     }
 
-    /// Proves that the path leads into the workspace and leaves where to in `$resolved`; fails the script otherwise, also
-    /// where the sandbox cannot tell.
+    /// The beginning of a script: proves that the path leads into the workspace and leaves where to in `$resolved`; says why
+    /// and ends the script otherwise, also where the sandbox cannot tell. `refuse REASON` does so for what follows.
     pub fn guard(&self) -> Result<String, Fault> {
         let (root, path) = (shell_quote(WORKSPACE)?, shell_quote(&self.0)?);
-        // The dot keeps line breaks at the end of a name.
+        // What realpath itself has against a path it says. The dot keeps line breaks at the end of a name.
         Ok(format!(
-            "[ \"$(realpath -- {root})\" = {root} ] && resolved=$(realpath -m -- {path} && echo .) && \
-             resolved=${{resolved%$'\\n.'}} && case \"$resolved\" in {root}|{root}/*) ;; *) false ;; esac"
+            "path={path}; refuse() {{ printf '%q: %s\\n' \"$path\" \"$1\" >&2; exit 1; }}; \
+             root=$(realpath -- {root}) && resolved=$(realpath -m -- \"$path\" && echo .) || exit 1; \
+             resolved=${{resolved%$'\\n.'}}; [ \"$root\" = {root} ] || refuse 'the workspace is a link'; \
+             case \"$resolved\" in {root}|{root}/*) ;; *) refuse 'a link leads out of the workspace' ;; esac"
+        ))
+    }
+
+    /// Likewise, for what is there already: `test` is the option of `test` for `kind`.
+    fn guard_source(&self, test: &str, kind: &str) -> Result<String, Fault> {
+        Ok(format!(
+            "{}; [ -e \"$resolved\" ] || refuse 'it does not exist'; [ {test} \"$resolved\" ] || refuse 'it is no {kind}'",
+            self.guard()?
         ))
     }
 }
@@ -72,7 +82,7 @@ impl Scratch {
     /// The scratch file becomes the target.
     pub fn place_file(&self, target: &RemotePath, mode: u32) -> Result<String, Fault> {
         Ok(format!(
-            "{} && {} && mv -f -- '{}' \"$temp\" && chmod {mode:o} -- \"$temp\" && mv -fT -- \"$temp\" \"$resolved\"",
+            "{}; {} && mv -f -- '{}' \"$temp\" && chmod {mode:o} -- \"$temp\" && mv -fT -- \"$temp\" \"$resolved\"",
             target.guard()?,
             self.beside(),
             self.path
@@ -83,7 +93,7 @@ impl Scratch {
     pub fn place_directory(&self, target: &RemotePath, mode: u32) -> Result<String, Fault> {
         let unpack = |to: &str| format!("{TAR} -xpf '{}' -C \"${to}\" && chmod {mode:o} -- \"${to}\"", self.path);
         Ok(format!(
-            "{} && if [ -d \"$resolved\" ]; then {}; else {} && mkdir -- \"$temp\" && {} && \
+            "{}; if [ -d \"$resolved\" ]; then {}; else {} && mkdir -- \"$temp\" && {} && \
              mv -T -- \"$temp\" \"$resolved\"; fi && rm -f -- '{}'",
             target.guard()?,
             unpack("resolved"),
@@ -96,8 +106,8 @@ impl Scratch {
     /// Copies the source to the scratch file and prints its size.
     pub fn take_file(&self, source: &RemotePath) -> Result<String, Fault> {
         Ok(format!(
-            "{} && [ -f \"$resolved\" ] && cp -- \"$resolved\" '{scratch}' && wc -c < '{scratch}'",
-            source.guard()?,
+            "{}; cp -- \"$resolved\" '{scratch}' && wc -c < '{scratch}'",
+            source.guard_source("-f", "regular file")?,
             scratch = self.path
         ))
     }
@@ -113,9 +123,9 @@ impl Scratch {
             options.push_str(&format!("--exclude={} ", shell_quote(&pattern)?));
         }
         Ok(format!(
-            "{} && [ -d \"$resolved\" ] && {{ {TAR} {options}-cf '{scratch}' -C \"$resolved\" . || \
+            "{}; {{ {TAR} {options}-cf '{scratch}' -C \"$resolved\" . || \
              {{ [ $? -eq 1 ] && tar --version | grep -q GNU; }}; }} && wc -c < '{scratch}'",
-            source.guard()?,
+            source.guard_source("-d", "directory")?,
             scratch = self.path
         ))
     }
