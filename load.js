@@ -11,7 +11,7 @@ const TARGETS = [
 const SYSTEMS = "Linux (glibc 2.17 or newer, or musl), macOS and Windows, each on x64 and arm64";
 
 const packageOf = (/** @type {string} */ target) => `createos-native-${target}`;
-const stemOf = (/** @type {string} */ target) => `./createos-native.${target}`;
+const fileOf = (/** @type {string} */ target) => `createos-native.${target}.node`;
 
 /** What the loader met on its way, oldest last. */
 function messagesOf(failure) {
@@ -60,15 +60,22 @@ function advice(target, said) {
     return "NAPI_RS_FORCE_WASI and NAPI_RS_WASI_FLAVOR ask for WebAssembly, which there is none of. Unset them.";
   }
   if (NAPI_RS_NATIVE_LIBRARY_PATH) return "what NAPI_RS_NATIVE_LIBRARY_PATH names cannot be loaded. Unset it, or correct it.";
-  if (said.includes("Cannot find module './binding.js'")) return "the package is incomplete. Install it again; in its repository, run npm run build.";
-  if (!target) return `there is no binary for it. Use ${SYSTEMS}, or build it there by installing the package from its git repository.`;
+  // Only a clone has it. There nothing can be installed that would help.
+  const clone = isThere("./Cargo.toml");
+  const unbuilt = "its addon is not built. Run npm run build in this clone of its repository.";
+  if (said.includes("Cannot find module './binding.js'")) return clone ? unbuilt : "the package is incomplete. Install it again.";
+  if (!target) return clone ? unbuilt : `there is no binary for it. Use ${SYSTEMS}, or build it there by installing the package from its git repository.`;
 
   const name = packageOf(target);
+  // One that was built here, in a clone or for an installation from a git repository.
+  const isOwn = !isThere(name) && isThere(`./${fileOf(target)}`);
+  const subject = isOwn ? fileOf(target) : name;
   const refused = refusal(said);
-  if (refused) return `${name} ${refused}`;
-  if (isThere(name) || isThere(`${stemOf(target)}.node`)) {
-    return `${name} is damaged or made for another system. Remove node_modules and install again; node -p 'require("${name}")' shows what is wrong.`;
-  }
+  if (refused) return `${subject} ${refused}`;
+  const damaged = `${subject} is damaged or made for another system.`;
+  if (isOwn) return `${damaged} ${clone ? "Run npm run build." : "Remove node_modules and install again."}`;
+  if (isThere(name)) return `${damaged} Remove node_modules and install again; node -p 'require("${name}")' shows what is wrong.`;
+  if (clone) return unbuilt;
   const remedy = process.versions.pnp
     ? "Run yarn install on this system, or name it in supportedArchitectures of .yarnrc.yml."
     : "Install createos-native again on this system, with optional dependencies (without --omit=optional or --no-optional); " +
@@ -80,7 +87,7 @@ function advice(target, said) {
 function explain(failure) {
   const said = messagesOf(failure);
   // What the loader looked for tells which system it saw.
-  const target = TARGETS.find((candidate) => said.includes(packageOf(candidate)) || said.includes(stemOf(candidate)));
+  const target = TARGETS.find((candidate) => said.includes(packageOf(candidate)) || said.includes(fileOf(candidate)));
   const { platform, arch } = process;
   const libc = libcOf();
   const message = `createos-native cannot be loaded on ${platform} ${arch}${libc ? ` (${libc})` : ""}: ${advice(target, said)}`;

@@ -48,13 +48,15 @@ writeFileSync(path.join(projects, "pose.cjs"), POSE);
 /**
  * A project with the package as it is published, without a binary of its own, and with these platform packages.
  * @param {Record<string, string | Buffer>} [binaries] the content by target: of a .node file, or of a module in its place
+ * @param {Record<string, string | Buffer>} [own] what the package's own folder has besides
  */
-function project(binaries = {}) {
+function project(binaries = {}, own = {}) {
   const folder = mkdtempSync(path.join(projects, "project-"));
   const modules = path.join(folder, "node_modules");
   for (const file of ["package.json", "index.js", "load.js", "binding.js"]) {
     cpSync(path.join(ROOT, file), path.join(modules, "createos-native", file));
   }
+  for (const [file, content] of Object.entries(own)) writeFileSync(path.join(modules, "createos-native", file), content);
   for (const [target, content] of Object.entries(binaries)) {
     const name = `createos-native-${target}`;
     const main = typeof content === "string" ? "index.js" : `createos-native.${target}.node`;
@@ -260,10 +262,37 @@ describe("a binary that cannot be loaded", { skip: process.platform !== "linux" 
     });
   }
 
+  test("was built by an installation from a git URL and is damaged: the error names the file, and no package that is not there", () => {
+    const file = `createos-native.${target}.node`;
+    assert.equal(failure(project({}, { [file]: "no library" })).message,
+      `${file} is damaged or made for another system. Remove node_modules and install again.`);
+  });
+
   test("is not there at all, nor is the generated loader: the error says that the package is incomplete", () => {
     const folder = project();
     rmSync(path.join(folder, "node_modules", "createos-native", "binding.js"));
-    assert.match(failure(folder).message, /^the package is incomplete\. Install it again; in its repository, run npm run build\.$/);
+    assert.equal(failure(folder).message, "the package is incomplete. Install it again.");
+  });
+});
+
+describe("in a clone of the repository", () => {
+  const clone = (own) => project({}, { "Cargo.toml": "", ...own });
+  const unbuilt = "its addon is not built. Run npm run build in this clone of its repository.";
+
+  test("of which nothing was built yet, the error says to build", () => {
+    const folder = clone();
+    rmSync(path.join(folder, "node_modules", "createos-native", "binding.js"));
+    assert.equal(failure(folder).message, unbuilt);
+  });
+
+  test("that has lost its binary, the error says to build, on every system", () => {
+    const folder = clone();
+    for (const system of [...Object.values(SYSTEMS), { platform: "freebsd", arch: "x64" }]) assert.equal(failure(folder, { system }).message, unbuilt);
+  });
+
+  test("whose binary is damaged, the error names the file and says to build", () => {
+    const file = `createos-native.${BINARY.split(".")[1]}.node`;
+    assert.equal(failure(clone({ [file]: "no library" })).message, `${file} is damaged or made for another system. Run npm run build.`);
   });
 });
 
