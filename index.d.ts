@@ -612,8 +612,9 @@ export interface SyncResult {
 /**
  * Is told what of a directory did not travel though nobody excluded it, before the call settles and in its async context: links
  * to absolute paths on their way out, sockets, FIFOs and devices on their way in. The first hundred by name, the rest by
- * number. A plugin passes its logger's `warn`. What it returns is not awaited; if it throws or rejects, `process.emitWarning` says
- * so with the code `CREATEOS_WARN_CALLBACK`, which changes nothing of how the sync ends.
+ * number. A plugin passes its logger's `warn`. What it returns is not awaited. If it throws or rejects, `process.emitWarning`
+ * reports the first time with the code `CREATEOS_WARN_CALLBACK`; it is told the rest all the same, and the sync ends as it would
+ * have.
  * @source contract, "File sync"
  */
 export type Warn = (message: string, facts: { entry?: string; reason?: string; more?: number }) => unknown;

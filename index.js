@@ -199,13 +199,14 @@ function integer(name, value, fallback, least, most) {
 
 function group(name, value) {
   if (value === undefined) return {};
-  if (!isObject(value)) throw new RangeError(`${name} must be an object${name === "pacing" ? " or false" : ""}`);
+  if (!isObject(value)) throw new RangeError(`${name} must be an object`);
   return value;
 }
 
 function optionsOf(options) {
   const { pacing, reconnect, idleTimeoutMs, cleanupTimeoutMs, stageScript = "large", onEvent } = group("options", options);
-  const { requestsPerMinute, burst } = pacing === false ? {} : group("pacing", pacing);
+  if (pacing !== undefined && pacing !== false && !isObject(pacing)) throw new RangeError("pacing must be an object or false");
+  const { requestsPerMinute, burst } = pacing || {};
   const { attempts, delayMs } = group("reconnect", reconnect);
   if (stageScript !== "large" && stageScript !== "always") throw new RangeError('stageScript must be "large" or "always"');
   if (onEvent !== undefined && typeof onEvent !== "function") throw new RangeError("onEvent must be a function");
@@ -326,7 +327,7 @@ function observer(call, onEvent) {
 }
 
 /** Reports what a caller's own function threw. */
-function complain(what, error, code, more = "") {
+function complain(what, error, code, more) {
   let reason = "a value that is no error";
   try {
     if (error instanceof Error) reason = `${error.name}: ${error.message}`;
@@ -469,17 +470,10 @@ function leaseScopeOf(params) {
 
 /** Tells `warn` what did not travel, in the async context of the call. A `warn` that fails undoes nothing. */
 function tell(warn, { skipped, skippedMore }) {
-  const failed = (error) => complain("A CreateOS warning callback failed", error, "CREATEOS_WARN_CALLBACK");
-  const facts = skipped.map(({ entry, reason }) => [`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason }]);
-  if (skippedMore > 0) facts.push([`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore }]);
-  try {
-    for (const fact of facts) {
-      const returned = warn?.(...fact);
-      if (typeof returned?.then === "function") returned.then(undefined, failed);
-    }
-  } catch (error) {
-    failed(error);
-  }
+  if (warn == null) return;
+  const call = guarded(warn, "A CreateOS warning callback failed", "CREATEOS_WARN_CALLBACK", " Its sync ends as it would have.");
+  for (const { entry, reason } of skipped) call(`CreateOS transfer skipped ${entry}: ${reason}.`, { entry, reason });
+  if (skippedMore > 0) call(`CreateOS transfer skipped ${skippedMore} more entries.`, { more: skippedMore });
 }
 
 /** Moves files, whichever way. */

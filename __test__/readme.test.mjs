@@ -54,6 +54,22 @@ test("each section says what happened, what state things are in and what to do",
   }
 });
 
+test("each option's fault has its text in the troubleshooting page, and there is no other", () => {
+  const thrown = [...read("index.js").matchAll(/new RangeError\(([`"'])(.*?)\1\)/g)].map(([, , message]) => message.replaceAll(/\$\{\w+\}/g, "…"));
+  const { text } = sections().find(({ heading }) => heading === "A `RangeError` that names an option");
+  const told = [...text.matchAll(/^- `([^`]+)`/gm)].map(([, message]) => message.replaceAll(/\b(OPTION|A|B)\b/g, "…"));
+  assert.ok(thrown.length >= 5);
+  assert.deepEqual(told.toSorted(), thrown.toSorted());
+});
+
+test("each code of a warning is in the README, and has a row in the troubleshooting page", () => {
+  const codes = new Set([...read("index.js").matchAll(/"(CREATEOS_\w+_CALLBACK)"/g)].map(([, code]) => code));
+  const rows = [...TROUBLESHOOTING.slice(TROUBLESHOOTING.indexOf("\n## Warnings\n")).matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
+  assert.ok(codes.size >= 3);
+  assert.deepEqual(rows.toSorted(), [...codes].toSorted());
+  for (const code of codes) assert.ok(README.includes(`\`${code}\``), code);
+});
+
 test("each reason of a host's failure has a row in the troubleshooting page", () => {
   const reasons = messagesOf("pub enum HostFault {", "impl From<&std::io::Error> for HostFault {").filter((reason) => reason !== "nobody reads what is sent");
   const { text } = sections().find(({ heading }) => heading.includes("REASON"));
