@@ -38,8 +38,8 @@ export interface CreateosConfig {
 }
 
 /**
- * How requests are paced and how persistent they are. Everything is optional; numbers are integers in the ranges below, and
- * anything else is a `RangeError` that names the option.
+ * How requests are paced and how persistent they are. Everything is optional. Numbers are integers in the ranges below; a value
+ * that cannot be used is a `RangeError` that names the option. What is no option is accepted and without effect.
  * @source README, "Options"; contract, "Pacing" and "How a command runs"
  */
 export interface ProviderOptions {
@@ -48,7 +48,7 @@ export interface ProviderOptions {
    * `burst` and `requestsPerMinute` sustained, so at most their sum in any 60 seconds; CreateOS allows 300 a minute for each
    * IP address. Within it nothing waits. Every request counts, also those that wait for a sandbox's state by asking every
    * 250 ms; cleanup goes first and may draw on 50 more. The first client that paces a URL fixes its numbers, others get a
-   * `RangeError`. `false` neither waits nor counts.
+   * `RangeError`. `false` neither waits nor counts: for endpoints without a limit, such as the emulator.
    */
   pacing?: false | {
     /** Requests a minute that the budget is refilled by, from 1 to 1,000,000. Default 200. */
@@ -61,7 +61,10 @@ export interface ProviderOptions {
    * connection that is 5 seconds old or older.
    */
   reconnect?: {
-    /** Failures in a row that are tolerated, from 0 to 1,000,000. Default 3. */
+    /**
+     * Failures in a row that are tolerated, from 0 to 1,000,000. Default 3. A request that broke on a reused connection, without
+     * an answer, is sent once more at once, also with 0. If that fails, too, it is one failure, though `details.tries` counts two.
+     */
     attempts?: number;
     /**
      * Milliseconds from the first failure to the next attempt, from 0 to 86,400,000. Default 250. Doubles up to 10 seconds,

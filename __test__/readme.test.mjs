@@ -99,6 +99,21 @@ test("what the README says of operations, options and failures is what the code 
   }
 });
 
+test("each export is in the README's table", async () => {
+  const table = README.slice(README.indexOf("\n## API\n"), README.indexOf("\n### Settings\n"));
+  const named = [...table.matchAll(/^\| (`.+?) \| /gm)].flatMap(([, cell]) => [...cell.matchAll(/`(?:new )?(\w+)/g)].map(([, name]) => name));
+  assert.deepEqual(named.toSorted(), Object.keys(await import("createos-native")).filter((name) => /^\w+$/.test(name) && !["default", "module.exports"].includes(name)).toSorted());
+});
+
+test("each route of the emulator is in its page's table", () => {
+  const routes = [...read("emulator/routes/index.mjs").matchAll(/route: "(\w+)"/g)].map(([, route]) => route);
+  const page = read("docs/emulator.md");
+  const table = page.slice(page.indexOf("| `route` |"), page.indexOf("`attempt` counts"));
+  const named = [...table.matchAll(/^\| (`\w+`.*?) \| /gm)].flatMap(([, cell]) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name));
+  assert.ok(routes.length >= 20);
+  assert.deepEqual(named.toSorted(), ["route", "unknown", ...routes].toSorted());
+});
+
 test("the test command is in the README, and each npm command that a page names exists", () => {
   const { scripts } = JSON.parse(read("package.json"));
   assert.match(README, /The test command is `npm test`\./);
