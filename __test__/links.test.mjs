@@ -50,6 +50,13 @@ test("every page of docs/ can be reached from the README", () => {
   assert.deepEqual(PAGES.filter((page) => page.startsWith("docs/") && !reached.has(page)), []);
 });
 
+test("the pages that the declarations name are published with them", () => {
+  const { files } = JSON.parse(read("package.json"));
+  const named = ["index.d.ts", "emulator/index.d.mts"].flatMap((file) => read(file).match(/\bdocs\/[\w-]+\.md\b/g) ?? []);
+  assert.ok(named.length >= 3);
+  assert.deepEqual(named.filter((page) => !files.includes(page)), []);
+});
+
 const SECTIONS = { README: "README.md", contract: "docs/contract.md", CreateOS: "docs/protocol.md", emulator: "docs/emulator.md" };
 
 for (const file of ["index.d.ts", "emulator/index.d.mts"]) {

@@ -26,6 +26,8 @@ const MOST = { main: 150_000, platform: 4_000_000 };
 /** What users get besides the emulator's own files. */
 const MAIN = [
   "CHANGELOG.md", "LICENSE", "README.md", "THIRD-PARTY-LICENSES.md", "binding.d.ts", "binding.js", "index.d.ts", "index.js", "load.js", "package.json",
+  "docs/contract.md", "docs/emulator.md", "docs/host.md", "docs/migration.md", "docs/performance.md", "docs/protocol.md", "docs/reliability.md",
+  "docs/troubleshooting.md",
 ];
 
 const scratch = mkdtempSync(path.join(os.tmpdir(), "createos-published-"));
@@ -33,6 +35,10 @@ after(() => rmSync(scratch, { recursive: true, force: true }));
 /** A folder of tarballs: those of the variable, else made of the binary that is here, and of files that are none for the others. */
 const tarballs = process.env.CREATEOS_PACKAGES ? path.resolve(process.env.CREATEOS_PACKAGES) : path.join(scratch, "packages");
 let registry;
+/** Where the workflow that made the tarballs says that it runs; tarballs that are there can have been made anywhere. */
+const SOURCE = process.env.CREATEOS_PACKAGES ? undefined : {
+  GITHUB_SERVER_URL: process.env.GITHUB_SERVER_URL ?? "https://git.example", GITHUB_REPOSITORY: process.env.GITHUB_REPOSITORY ?? "owner/repository",
+};
 
 before(async () => {
   if (!process.env.CREATEOS_PACKAGES) {
@@ -40,6 +46,7 @@ before(async () => {
     mkdirSync(binaries);
     for (const target of TARGETS) writeFileSync(path.join(binaries, `createos-native.${target}.node`), `No binary for ${target}.\n`);
     cpSync(path.join(ROOT, BINARY), path.join(binaries, BINARY));
+    Object.assign(process.env, SOURCE);
     makePackages(binaries, tarballs);
   }
   registry = await startRegistry(tarballs);
@@ -90,6 +97,13 @@ function project(name, manifest = {}) {
 }
 
 describe("what is published", () => {
+  test("every package names the repository that it was built in, as a provenance statement has to", { skip: SOURCE === undefined }, () => {
+    const { GITHUB_SERVER_URL, GITHUB_REPOSITORY } = SOURCE;
+    for (const name of ["createos-native", ...TARGETS.map((target) => `createos-native-${target}`)]) {
+      assert.deepEqual(manifestOf(tarballOf(name)).repository, { type: "git", url: `git+${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY}.git` }, name);
+    }
+  });
+
   test("the main package holds what users need, no binary, and nothing that runs when it is installed", (t) => {
     const tarball = tarballOf("createos-native");
     const emulator = readdirSync(path.join(ROOT, "emulator"), { recursive: true, withFileTypes: true })
