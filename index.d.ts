@@ -4,7 +4,8 @@
  *
  * Every rejection and every error thrown by this module is a {@link CreateosError}, except a `RangeError` for options
  * that cannot be used. No error, warning or inspected object contains an API key, a URL, a path or text that an endpoint
- * sent as an error; only {@link ErrorDetails.entry} and {@link Warn} name paths, in a directory that the caller named.
+ * sent as an error; only {@link ErrorDetails.entry} and {@link Warn} name paths, in a directory that the caller named, and what a
+ * command printed, {@link CreateosError.output}, is as the command printed it.
  *
  * `@source` says where a fact comes from: `SDK`, a type of `@paperclipai/plugin-sdk` 2026.916.1; `CreateOS`, its HTTP API as
  * `docs/protocol.md` sums it up; `contract`, a promise of this package, in full in that section of `docs/contract.md`; `README`,
