@@ -73,6 +73,45 @@ describe("worker threads", async () => {
     assert.deepEqual([(await exited).stderr, mine.of("create").length, mine.of("terminate").length], ["", 3, 3]);
   });
 
+  for (const where of ["its log callback", "its event callback", "code of its own"]) {
+    test(`a release by the main thread does not wait for a worker that is blocked in ${where}`, async (t) => {
+      const mine = await startEndpoint({ connect: endpoint.handlers.connect }, { t });
+      const { code, stderr, stdout } = await runProgram(`
+        import { Worker } from "node:worker_threads";
+        import { once } from "node:events";
+        const gate = new Int32Array(new SharedArrayBuffer(4));
+        const worker = new Worker(${JSON.stringify(`
+          const { workerData, parentPort } = require("node:worker_threads");
+          const addon = require(workerData.root + "/index.js");
+          const { config, params, where, gate } = workerData;
+          const block = () => {
+            parentPort.postMessage("blocked");
+            Atomics.wait(gate, 0, 0);
+          };
+          let printed = 0;
+          const client = new addon.CreateosClient(addon.parseConfig(config), {
+            pacing: false,
+            onEvent: ({ type }) => type === "connected" && where === "its event callback" && block(),
+          });
+          const log = () => {
+            if (++printed !== 3) return;
+            if (where === "its log callback") block();
+            else setImmediate(block);
+          };
+          addon.execute(client, params, null, where === "its event callback" ? null : log).catch((error) => parentPort.postMessage(error.message));`)},
+          { eval: true, execArgv: [], workerData: { root: process.cwd(), config: environment.config, params: environment.params(), where: "${where}", gate } });
+        await once(worker, "message");
+        await addon.release(environment.held(), true);
+        await addon.release(environment.held(), true);
+        const answer = once(worker, "message");
+        Atomics.store(gate, 0, 1);
+        Atomics.notify(gate, 0);
+        process.stdout.write((await answer)[0]);`, mine);
+      assert.deepEqual([code, stderr, stdout], [0, "", "CreateOS command was cancelled."]);
+      assert.deepEqual([mine.of("terminate").length, mine.of("destroySandbox").length], [1, 2]);
+    });
+  }
+
   test("a process that ends while workers stream ends as it was asked to", async () => {
     for (let i = 0; i < 10; i++) {
       const { code, signal } = await runProgram(`${SPAWN}

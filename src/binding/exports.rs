@@ -230,6 +230,7 @@ async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Opt
     if matches!(&ended.outcome, Err(error) if error.fault.is_unconfirmed()) {
         running.mark_unconfirmed();
     }
+    running.end();
     let captured = output.into_captured();
     if let Some(delivery) = delivery {
         // It ends by itself, and a panic in it would have lost output that the result still holds.
@@ -238,8 +239,8 @@ async fn follow_through(start: Start, stop: &Stop, mut output: Output, live: Opt
     (NativeOutcome::of_command(ended, captured), running)
 }
 
-/// Settles a promise, on JavaScript's thread, and drops what says that its work still runs only then: whoever waits for the
-/// work's end, be it a release or a shutdown, is answered later.
+/// Settles a promise, on JavaScript's thread, and drops what says that its caller is not told yet only then: a shutdown, or
+/// a release by the same caller, is answered later.
 pub(super) fn settling<T, Unsettled>(_env: &Env, (outcome, unsettled): (T, Unsettled)) -> napi::Result<T> {
     drop(unsettled);
     Ok(outcome)

@@ -151,11 +151,15 @@ impl NativeProvider {
             }
         };
         let work = async move {
-            let syncing = observer.during(sync(&client, &lease, batch, direction, &stop));
-            let synced = teardown::until(torn_down, &stop, syncing).await;
-            if matches!(&synced.outcome, Err(error) if error.fault.is_unconfirmed()) {
-                running.mark_unconfirmed();
-            }
+            let syncing = async {
+                let synced = sync(&client, &lease, batch, direction, &stop).await;
+                if matches!(&synced.outcome, Err(error) if error.fault.is_unconfirmed()) {
+                    running.mark_unconfirmed();
+                }
+                running.end();
+                synced
+            };
+            let synced = teardown::until(torn_down, &stop, observer.during(syncing)).await;
             Ok((synced.into(), running))
         };
         env.spawn_future_with_callback(work, settling)

@@ -165,9 +165,15 @@ pub struct Release {
 impl Release {
     /// Stops what runs on the lease, then deletes its sandbox, or pauses it to be used again.
     pub async fn run(self, destroy: bool) -> Result<Released, Error> {
+        let released = self.give_back(destroy).await;
+        self.closing.settled().await;
+        released
+    }
+
+    async fn give_back(&self, destroy: bool) -> Result<Released, Error> {
         let Self { client, lease_id, closing } = self;
         closing.stop_running().await;
-        let id = ResourceId::parse(&lease_id)?;
+        let id = ResourceId::parse(lease_id)?;
         let client = client.about(&id, None);
         let deadline = Instant::now() + Duration::from_millis(client.config.timeout_ms.into());
         if destroy || !client.config.reuse_lease {

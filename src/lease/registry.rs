@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
 };
 
 use tokio::{
@@ -43,6 +44,10 @@ struct Lease {
 struct Work {
     stop: Arc<Stop>,
     resumes: bool,
+    /// The thread that asked for it, and that is to be told what came of it.
+    caller: ThreadId,
+    /// Nothing is done for it any more; its caller has yet to be told.
+    ended: bool,
 }
 
 impl Lease {
@@ -106,7 +111,8 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a command or other work, which `stop` ends, on a lease. It counts as running until the returned value is dropped.
+    /// Enters a command or other work, which `stop` ends, on a lease, for a caller on this thread. It counts as running
+    /// until the returned value is dropped, which is when its caller was told.
     pub fn begin(self: &Arc<Self>, key: LeaseKey, admission: Admission, stop: Arc<Stop>) -> Result<Running, Fault> {
         let mut state = self.state();
         if admission != Admission::Always {
@@ -116,7 +122,8 @@ impl Registry {
             }
         }
         let id = state.number();
-        let work = Work { stop, resumes: admission == Admission::Resume };
+        let resumes = admission == Admission::Resume;
+        let work = Work { stop, resumes, caller: thread::current().id(), ended: false };
         state.lease(&key).running.insert(id, work);
         drop(state);
         Ok(Running { registry: self.clone(), key, id })
@@ -147,7 +154,7 @@ impl Registry {
         self.state().shut_down
     }
 
-    /// Marks a lease as being released; there is one release at a time.
+    /// Marks a lease as being released, for a caller on this thread; there is one release at a time.
     pub fn close(self: &Arc<Self>, key: LeaseKey) -> Result<Closing, Fault> {
         let mut state = self.state();
         let lease = state.lease(&key);
@@ -156,7 +163,7 @@ impl Registry {
         }
         lease.closing = true;
         drop(state);
-        Ok(Closing { registry: self.clone(), key })
+        Ok(Closing { registry: self.clone(), key, caller: thread::current().id() })
     }
 
     /// Refuses commands from now on, stops what runs and lets its cleanup take until `cleanup_until`. The future waits for
@@ -222,6 +229,14 @@ pub struct Running {
 }
 
 impl Running {
+    /// Nothing is done for it any more: a release need not wait for a thread that takes its time to hear of it.
+    pub fn end(&self) {
+        if let Some(work) = self.registry.state().lease(&self.key).running.get_mut(&self.id) {
+            work.ended = true;
+        }
+        self.registry.ended.notify_waiters();
+    }
+
     /// Nobody can say whether its process still runs: the lease must be destroyed before it is used again.
     pub fn mark_unconfirmed(&self) {
         self.registry.state().lease(&self.key).unconfirmed = true;
@@ -283,20 +298,29 @@ impl Drop for Running {
 pub struct Closing {
     registry: Arc<Registry>,
     key: LeaseKey,
+    caller: ThreadId,
 }
 
 impl Closing {
     /// Ends what runs on the lease and waits until it has.
     pub async fn stop_running(&self) {
         let idle = |state: &State| {
-            let running = state.leases.get(&self.key).map(|lease| &lease.running);
+            let running = state.leases.get(&self.key).into_iter().flat_map(|lease| lease.running.values());
             // Looked at again whenever something has ended: what is never refused may have begun meanwhile.
-            for Work { stop, .. } in running.into_iter().flat_map(HashMap::values) {
-                stop.stop(Reason::Cancelled);
-            }
-            running.is_none_or(HashMap::is_empty)
+            let left = running.filter(|work| !work.ended).inspect(|work| work.stop.stop(Reason::Cancelled));
+            left.count() == 0
         };
         self.registry.wait(idle).await;
+    }
+
+    /// Ends the release and waits until the callers of what had run were told, so that they hear of it first. Those on
+    /// other threads see no order, and may be busy for as long as they like: they are not waited for.
+    pub async fn settled(self) {
+        let (registry, key, caller) = (self.registry.clone(), self.key.clone(), self.caller);
+        let last = registry.state().next;
+        drop(self);
+        let untold = |(&number, work): (&u64, &Work)| number <= last && work.ended && work.caller == caller;
+        registry.wait(|state| !state.leases.get(&key).is_some_and(|lease| lease.running.iter().any(untold))).await;
     }
 
     pub fn is_unconfirmed(&self) -> bool {

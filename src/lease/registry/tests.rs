@@ -89,6 +89,30 @@ async fn a_release_ends_what_begins_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_settles_after_what_its_own_thread_ran_and_waits_for_no_other_thread() {
+    let registry = Arc::new(Registry::default());
+    let mine = begin(&registry, "a", Admission::Guarded).unwrap();
+    let theirs =
+        std::thread::scope(|scope| scope.spawn(|| begin(&registry, "a", Admission::Guarded).unwrap()).join().unwrap());
+    let closing = registry.close(key("a")).unwrap();
+    mine.end();
+    theirs.end();
+    // Neither caller was told yet.
+    closing.stop_running().await;
+    let settled = tokio::spawn(closing.settled());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!settled.is_finished());
+    // The release itself is over.
+    let again = registry.close(key("a")).unwrap();
+    let late = begin(&registry, "a", Admission::Always).unwrap();
+    drop(mine);
+    settled.await.unwrap();
+    assert_eq!(registry.counts(), (2, 0));
+    drop((again, late, theirs));
+    assert_eq!(entries(&registry), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_what_begins_later() {
     let registry = Arc::new(Registry::default());
     let start = Instant::now();
