@@ -105,9 +105,15 @@ fn number(value: Value<'_>) -> Option<f64> {
 
 /// A safe integer from 1, however it is written.
 fn sequence_number(value: Value<'_>) -> Option<u64> {
-    const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
-    let seq = number(value)?;
-    ((1.0..=MAX_SAFE_INTEGER).contains(&seq) && seq.fract() == 0.0).then_some(seq as u64)
+    const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
+    let Value::Number(digits) = value else { return None };
+    // Digits alone, as servers write it, need no floating point.
+    let seq = digits.parse().ok().or_else(|| {
+        let seq = number(value)?;
+        // Past 2^64 it saturates, which is past the range all the same.
+        (seq >= 1.0 && seq.fract() == 0.0).then_some(seq as u64)
+    })?;
+    (1..=MAX_SAFE_INTEGER).contains(&seq).then_some(seq)
 }
 
 impl DataFrame<'_> {
