@@ -89,8 +89,8 @@ impl Output {
         let [stdout, stderr] = self.printed;
         Captured {
             truncated: stdout.tail.truncated() || stderr.tail.truncated(),
-            stdout: stdout.tail.to_js(),
-            stderr: stderr.tail.to_js(),
+            stdout: stdout.tail.into_js(),
+            stderr: stderr.tail.into_js(),
         }
     }
 }

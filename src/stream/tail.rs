@@ -1,50 +1,52 @@
 //! The end of one stream's text, which becomes part of the result. Owns the limit, where the kept text may begin and
-//! how it is stored: segments of UTF-8, of which the oldest is used again for the newest, so that a long output costs
-//! constant time a byte and no further memory, and a short one little.
+//! how it is stored: in a ring, so that a long output costs constant time a byte and no further memory, and in one piece
+//! of memory, so that JavaScript can take it over as it is.
 
 use super::text::{Counted, JsText, split_units, utf16_len};
 use std::collections::VecDeque;
 
-/// The bytes of a segment: what is kept beyond the limit is less than one.
-const SEGMENT: usize = 65_536;
+/// The bytes of a part: what is kept beyond the limit is less than one.
+const PART: usize = 65_536;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tail {
     limit: usize,
-    /// No older than needed: without the first one, less than the limit would be left.
-    segments: VecDeque<Segment>,
-    /// What the segments hold.
+    /// UTF-8.
+    text: VecDeque<u8>,
+    /// What the text consists of; it begins no earlier than it must: without its first part, less than the limit would be left.
+    parts: VecDeque<Part>,
     units: usize,
     dropped: bool,
-    /// The memory of the segment that was dropped last.
-    spare: Option<String>,
 }
 
-#[derive(Debug)]
-struct Segment {
-    text: String,
+/// Whole characters.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    bytes: usize,
     units: usize,
 }
 
 impl Tail {
     pub fn new(limit_units: usize) -> Self {
-        Self { limit: limit_units, segments: VecDeque::new(), units: 0, dropped: false, spare: None }
+        Self { limit: limit_units, text: VecDeque::new(), parts: VecDeque::new(), units: 0, dropped: false }
     }
 
     pub fn push<'a>(&mut self, text: impl Into<Counted<'a>>) {
         let mut text = text.into();
         while !text.text.is_empty() {
-            let room = self.segments.back().map_or(0, |last| SEGMENT - last.text.len());
+            let room = self.parts.back().map_or(0, |last| PART - last.bytes);
             let (fitting, rest) = text.split_bytes(room);
             if fitting.text.is_empty() {
-                self.add_segment();
+                self.parts.push_back(Part::default());
                 continue;
             }
-            if let Some(last) = self.segments.back_mut() {
-                last.text.push_str(fitting.text);
+            if let Some(last) = self.parts.back_mut() {
+                last.bytes += fitting.text.len();
                 last.units += fitting.units;
                 self.units += fitting.units;
             }
+            self.make_room(fitting.text.len());
+            self.text.extend(fitting.text.as_bytes());
             text = rest;
             self.trim();
         }
@@ -56,38 +58,46 @@ impl Tail {
     }
 
     /// The last units of the text, as many as the limit allows: one less if a character would be cut.
-    pub fn to_js(&self) -> JsText {
-        let mut excess = self.units.saturating_sub(self.limit);
-        // `trim` leaves all the excess in the first segment, unless the limit is 0.
-        JsText::join(self.segments.iter().map(move |segment| {
-            let (skipped, kept) = split_units(&segment.text, excess);
-            let lacking = excess - utf16_len(skipped);
-            excess = 0;
-            // Half of a surrogate pair is wanted: the other half goes with it.
-            let cut = if lacking > 0 { kept.chars().next().map_or(0, char::len_utf8) } else { 0 };
-            &kept[cut..]
-        }))
+    pub fn into_js(mut self) -> JsText {
+        // Less than the first part has, unless the limit is 0: `trim` has seen to that.
+        let excess = self.units.saturating_sub(self.limit);
+        if self.units == self.text.len() {
+            // ASCII, so that it is Latin-1 as it is.
+            self.text.drain(..excess);
+            return JsText::Latin1(self.text.into());
+        }
+        // Whole characters came and went, so that it always is UTF-8.
+        let text = simdutf8::basic::from_utf8(self.text.make_contiguous()).unwrap_or_default();
+        let (skipped, kept) = split_units(text, excess);
+        // Half of a surrogate pair is wanted: the other half goes with it.
+        let is_cut = utf16_len(skipped) < excess;
+        let cut = if is_cut { kept.chars().next().map_or(0, char::len_utf8) } else { 0 };
+        JsText::from(&kept[cut..])
     }
 
-    fn add_segment(&mut self) {
-        let text = match self.spare.take() {
-            Some(text) => text,
-            // Whether there will be more than a few bytes is not known yet.
-            None if self.segments.is_empty() => String::new(),
-            None => String::with_capacity(SEGMENT),
-        };
-        self.segments.push_back(Segment { text, units: 0 });
+    /// Grows by a lot at a time, but to no more than can ever be needed. Memory that nothing was written to is not taken from
+    /// the system, but what has to be moved is taken anew.
+    fn make_room(&mut self, bytes: usize) {
+        let (needed, capacity) = (self.text.len() + bytes, self.text.capacity());
+        if needed <= PART.max(capacity) {
+            return;
+        }
+        // Nothing is dropped before what comes after it is there.
+        let ascii = self.limit + 2 * PART;
+        // No unit of UTF-16 is more than three bytes of UTF-8.
+        let most = if needed <= ascii { ascii } else { 3 * self.limit + 2 * PART };
+        let next = (8 * capacity).clamp(needed, most.max(needed));
+        self.text.reserve_exact(next - self.text.len());
     }
 
     fn trim(&mut self) {
-        while let Some(first) = self.segments.front()
+        while let Some(first) = self.parts.front()
             && self.units - first.units >= self.limit
-            && let Some(Segment { mut text, units }) = self.segments.pop_front()
+            && let Some(Part { bytes, units }) = self.parts.pop_front()
         {
+            self.text.drain(..bytes);
             self.units -= units;
             self.dropped |= units > 0;
-            text.clear();
-            self.spare = Some(text);
         }
     }
 }
@@ -97,6 +107,10 @@ mod tests {
     use super::super::text::Decoder;
     use super::*;
     use proptest::prelude::*;
+
+    fn js(tail: &Tail) -> JsText {
+        tail.clone().into_js()
+    }
 
     fn utf16(text: JsText) -> Vec<u16> {
         match text {
@@ -116,17 +130,17 @@ mod tests {
     #[test]
     fn the_limit_itself_is_kept_whole_and_one_unit_more_is_not() {
         let mut tail = Tail::new(4);
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from(""), false));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from(""), false));
         tail.push("ab\u{1F600}");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from("ab\u{1F600}"), false));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from("ab\u{1F600}"), false));
         tail.push("c");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from("b\u{1F600}c"), true));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from("b\u{1F600}c"), true));
         tail.push("d");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from("\u{1F600}cd"), true));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from("\u{1F600}cd"), true));
         tail.push("e");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from("cde"), true));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from("cde"), true));
         tail.push("f");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from("cdef"), true));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from("cdef"), true));
     }
 
     #[test]
@@ -135,29 +149,28 @@ mod tests {
         tail.push("");
         assert!(!tail.truncated());
         tail.push("\u{20AC}");
-        assert_eq!((tail.to_js(), tail.truncated()), (JsText::from(""), true));
+        assert_eq!((js(&tail), tail.truncated()), (JsText::from(""), true));
     }
 
     #[test]
     fn text_is_one_byte_a_character_when_what_is_left_allows_it() {
         let mut tail = Tail::new(3);
         tail.push("\u{20AC}\u{E9}");
-        assert_eq!(tail.to_js(), JsText::Utf16(vec![0x20AC, 0xE9]));
+        assert_eq!(js(&tail), JsText::Utf16(vec![0x20AC, 0xE9]));
         tail.push("bc");
-        assert_eq!(tail.to_js(), JsText::Latin1(vec![0xE9, b'b', b'c']));
+        assert_eq!(js(&tail), JsText::Latin1(vec![0xE9, b'b', b'c']));
     }
 
     #[test]
     fn memory_is_little_for_a_little_text_and_bounded_for_a_lot() {
-        let memory = |tail: &Tail| tail.segments.iter().map(|segment| segment.text.capacity()).sum::<usize>();
         let mut tail = Tail::new(4_194_304);
         tail.push("hello\n");
-        assert!(memory(&tail) < 100);
+        assert!(tail.text.capacity() < 100);
         for text in ["a", "\u{20AC}"] {
             let text = text.repeat(98_304);
             (0..200).for_each(|_| tail.push(text.as_str()));
-            assert!(memory(&tail) <= (4_194_304 * text.len() / 98_304) + 3 * SEGMENT);
-            assert_eq!(tail.to_js().len(), 4_194_304);
+            assert!(tail.text.capacity() <= (4_194_304 * text.len() / 98_304) + 2 * PART);
+            assert_eq!(js(&tail).len(), 4_194_304);
         }
     }
 
@@ -177,9 +190,9 @@ mod tests {
                 tail.push(text.as_str());
                 all.push_str(&text);
                 prop_assert_eq!(tail.truncated(), utf16_len(&all) > limit);
-                prop_assert!(tail.units < limit + SEGMENT || tail.segments.len() <= 1);
+                prop_assert!(tail.units < limit + PART || tail.parts.len() <= 1);
             }
-            prop_assert!(utf16(tail.to_js()) == last_units(&all, limit));
+            prop_assert!(utf16(js(&tail)) == last_units(&all, limit));
         }
 
         #[test]
@@ -190,7 +203,7 @@ mod tests {
                 decoder.push(chunk).for_each(|text| tail.push(text));
             }
             tail.push(decoder.finish());
-            prop_assert_eq!(utf16(tail.to_js()), last_units(&String::from_utf8_lossy(&bytes), 50));
+            prop_assert_eq!(utf16(js(&tail)), last_units(&String::from_utf8_lossy(&bytes), 50));
         }
     }
 }

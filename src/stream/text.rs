@@ -186,24 +186,6 @@ pub enum JsText {
 }
 
 impl JsText {
-    /// All pieces as one text.
-    pub fn join<'a>(pieces: impl Iterator<Item = &'a str> + Clone) -> Self {
-        let units = pieces.clone().map(utf16_len).sum();
-        if pieces.clone().all(is_latin1) {
-            let mut latin1 = Vec::with_capacity(units);
-            for piece in pieces {
-                push_latin1(&mut latin1, piece);
-            }
-            Self::Latin1(latin1)
-        } else {
-            let mut utf16 = Vec::with_capacity(units);
-            for piece in pieces {
-                push_utf16(&mut utf16, piece);
-            }
-            Self::Utf16(utf16)
-        }
-    }
-
     /// In UTF-16 units.
     pub fn len(&self) -> usize {
         match self {
@@ -229,7 +211,16 @@ impl fmt::Display for JsText {
 
 impl From<&str> for JsText {
     fn from(text: &str) -> Self {
-        Self::join(std::iter::once(text))
+        let units = utf16_len(text);
+        if is_latin1(text) {
+            let mut latin1 = Vec::with_capacity(units);
+            push_latin1(&mut latin1, text);
+            Self::Latin1(latin1)
+        } else {
+            let mut utf16 = Vec::with_capacity(units);
+            push_utf16(&mut utf16, text);
+            Self::Utf16(utf16)
+        }
     }
 }
 

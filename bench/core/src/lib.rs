@@ -68,5 +68,5 @@ pub fn read(body: &[u8]) -> usize {
             }
         }
     }
-    units + JsText::from(delivery.as_str()).len() + tail.to_js().len()
+    units + JsText::from(delivery.as_str()).len() + tail.into_js().len()
 }
