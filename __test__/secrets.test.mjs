@@ -95,6 +95,7 @@ test("every test has the scanner between itself and the package", () => {
     "load.test.mjs",
     "observing.test.mjs",
     "process.test.mjs",
+    "results.test.mjs",
     "support/package.mjs",
     "support/program.mjs",
     "worker.test.mjs",

@@ -16,6 +16,9 @@ const ROOT = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const GLIBC = "2.17";
 const TOOLS = ["ziglang==0.15.1", "cargo-zigbuild==0.24.1"];
 
+/** Looked for by the addon itself (src/binding/external.rs), which does without them. */
+const OPTIONAL = new Set(["node_api_create_external_string_latin1", "node_api_create_external_string_utf16"]);
+
 /** @param {string[]} args of readelf */
 function readelf(...args) {
   const { status, stdout, error } = spawnSync("readelf", ["--wide", ...args], { encoding: "utf8", maxBuffer: 1 << 28 });
@@ -37,7 +40,7 @@ export function needsOf(binary) {
   return {
     glibc: versions.sort(byVersion.compare).at(-1) ?? null,
     libraries: libraries.sort(),
-    newerThanNodeApi8: [...new Set(newer)].sort(),
+    newerThanNodeApi8: [...new Set(newer)].filter((name) => !OPTIONAL.has(name)).sort(),
   };
 }
 

@@ -9,6 +9,7 @@ use napi::{
 };
 use napi_derive::napi;
 
+use super::external;
 use crate::{
     config::Config,
     error::{Attempt, Error, Fault},
@@ -19,7 +20,8 @@ use crate::{
     stream::text::JsText,
 };
 
-/// Text that is already in one of the two forms in which JavaScript keeps it, so that handing it over is a copy.
+/// Text that is already in one of the two forms in which JavaScript keeps it, so that handing it over is a copy; not even that
+/// if nobody else holds it and it is long.
 #[derive(Debug)]
 pub struct NativeText(pub Arc<JsText>);
 
@@ -41,8 +43,13 @@ impl TypeName for NativeText {
 
 impl ToNapiValue for NativeText {
     unsafe fn to_napi_value(env: sys::napi_env, text: Self) -> Result<sys::napi_value> {
+        let shared = match Arc::try_unwrap(text.0).map(|text| external::string(env, text)) {
+            Ok(Ok(string)) => return Ok(string),
+            Ok(Err(text)) => Arc::new(text),
+            Err(shared) => shared,
+        };
         let env = Env::from_raw(env);
-        let string = match &*text.0 {
+        let string = match &*shared {
             JsText::Latin1(bytes) => env.create_string_latin1(bytes)?,
             JsText::Utf16(units) => env.create_string_utf16(units)?,
         };
