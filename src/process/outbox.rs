@@ -5,9 +5,13 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use crate::stream::{Stream, text::Counted};
 
@@ -20,6 +24,11 @@ const BATCH: usize = 4;
 /// The memory of so many deliveries is kept: of those that are on their way, and of those that are filled meanwhile.
 const SPARE: usize = 4 * BATCH;
 
+/// While JavaScript takes what comes, reading is ahead by no more than this and goes on at half of it: the same memory
+/// is used again, and JavaScript's thread need not compete for a processor with what it waits for.
+const NEAR: usize = 1024 * 1024;
+/// JavaScript that takes nothing for this long is busy with something else, and reading goes on without it.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// Bytes of output that one command may be ahead. The endpoint evicts what nobody reads, so this is generous.
 const AHEAD_COMMAND: usize = 16 * 1024 * 1024;
 /// The same for all commands of the process together.
@@ -80,7 +89,11 @@ impl Shared {
 
 /// The reading side's end. Dropping it closes the outbox; what is in it can still be taken.
 #[derive(Debug)]
-pub struct Outbox(Arc<Shared>);
+pub struct Outbox {
+    shared: Arc<Shared>,
+    /// Reading has gone on without JavaScript, which has not caught up since.
+    left_behind: bool,
+}
 
 /// JavaScript's end.
 #[derive(Debug)]
@@ -92,16 +105,17 @@ pub fn outbox() -> (Outbox, Outgoing) {
         filled: Notify::new(),
         ahead: Arc::new(Semaphore::new(AHEAD_COMMAND)),
     });
-    (Outbox(shared.clone()), Outgoing(shared))
+    (Outbox { shared: shared.clone(), left_behind: false }, Outgoing(shared))
 }
 
 impl Outbox {
     /// Waits until `bytes` more may be read ahead. `None` only if the outbox's semaphores were closed, which they never
     /// are.
-    pub async fn room(&self, bytes: usize) -> Option<Room> {
+    pub async fn room(&mut self, bytes: usize) -> Option<Room> {
+        self.stay_near().await?;
         // One frame is far smaller than either budget, so that this fits in the end.
         let permits = u32::try_from(bytes.min(AHEAD_COMMAND)).ok()?;
-        let (command, process) = (self.0.ahead.clone(), PROCESS.clone());
+        let (command, process) = (self.shared.ahead.clone(), PROCESS.clone());
         if let (Ok(command), Ok(process)) =
             (command.try_acquire_many_owned(permits), process.try_acquire_many_owned(permits))
         {
@@ -109,15 +123,31 @@ impl Outbox {
         }
         // What is in the outbox must be taken, or there may never be room.
         self.flush();
-        let command = self.0.ahead.clone().acquire_many_owned(permits).await.ok()?;
+        let command = self.shared.ahead.clone().acquire_many_owned(permits).await.ok()?;
         let process = PROCESS.clone().acquire_many_owned(permits).await.ok()?;
         Some(Room { command, process })
+    }
+
+    /// Waits for JavaScript to take what it was given, unless it does not.
+    async fn stay_near(&mut self) -> Option<()> {
+        if self.shared.ahead.available_permits() >= AHEAD_COMMAND - NEAR {
+            self.left_behind = false;
+        } else if !self.left_behind {
+            self.flush();
+            // Nobody else waits for these, and all but what is in the outbox are free.
+            let caught_up = self.shared.ahead.acquire_many((AHEAD_COMMAND - NEAR / 2) as u32);
+            match timeout(PATIENCE, caught_up).await {
+                Ok(taken) => drop(taken.ok()?),
+                Err(_) => self.left_behind = true,
+            }
+        }
+        Some(())
     }
 
     /// Adds text in the room made for it; the few bytes of an unfinished character need none. JavaScript's end may learn
     /// of it no sooner than [`flush`](Self::flush).
     pub fn push(&self, stream: Stream, text: Counted<'_>, room: Option<Room>) {
-        let mut queue = self.0.queue();
+        let mut queue = self.shared.queue();
         let mut rest = text;
         while !rest.text.is_empty() {
             let (piece, after) = rest.split_bytes(MAX_DELIVERY);
@@ -132,14 +162,14 @@ impl Outbox {
             }
         }
         if queue.deliveries.len() > BATCH {
-            self.0.filled.notify_one();
+            self.shared.filled.notify_one();
         }
     }
 
     /// To be called before anything is waited for.
     pub fn flush(&self) {
-        if !self.0.queue().deliveries.is_empty() {
-            self.0.filled.notify_one();
+        if !self.shared.queue().deliveries.is_empty() {
+            self.shared.filled.notify_one();
         }
     }
 }
@@ -166,8 +196,8 @@ impl Queue {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.0.queue().closed = true;
-        self.0.filled.notify_one();
+        self.shared.queue().closed = true;
+        self.shared.filled.notify_one();
     }
 }
 
@@ -212,11 +242,11 @@ impl Spare {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
 
-    async fn push(outbox: &Outbox, stream: Stream, text: &str) {
+    async fn push(outbox: &mut Outbox, stream: Stream, text: &str) {
         let room = outbox.room(text.len()).await;
         outbox.push(stream, text.into(), room);
         outbox.flush();
@@ -233,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn neighbours_of_one_stream_are_joined_and_streams_keep_their_order() {
-        let (outbox, mut outgoing) = outbox();
+        let (mut outbox, mut outgoing) = outbox();
         for (stream, text) in [
             (Stream::Stdout, "a"),
             (Stream::Stdout, "b"),
@@ -242,7 +272,7 @@ mod tests {
             (Stream::Stderr, "f"),
             (Stream::Stdout, "c"),
         ] {
-            push(&outbox, stream, text).await;
+            push(&mut outbox, stream, text).await;
         }
         drop(outbox);
         let expected = [(Stream::Stdout, "ab"), (Stream::Stderr, "ef"), (Stream::Stdout, "c")];
@@ -251,9 +281,9 @@ mod tests {
 
     #[tokio::test]
     async fn no_delivery_is_too_long_or_cut_inside_a_character() {
-        let (outbox, mut outgoing) = outbox();
+        let (mut outbox, mut outgoing) = outbox();
         let text = format!("a{}", "😀".repeat(MAX_DELIVERY));
-        push(&outbox, Stream::Stdout, &text).await;
+        push(&mut outbox, Stream::Stdout, &text).await;
         drop(outbox);
         let all = drain(&mut outgoing).await;
         assert!(all.iter().all(|(_, piece)| !piece.is_empty() && piece.len() <= MAX_DELIVERY));
@@ -262,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_pushed_is_delivered_before_room_is_waited_for() {
-        let (outbox, mut outgoing) = outbox();
+        let (mut outbox, mut outgoing) = outbox();
         let taking = tokio::spawn(async move { outgoing.next(&mut Vec::new()).await });
         tokio::task::yield_now().await;
         let room = outbox.room(AHEAD_COMMAND).await;
@@ -273,11 +303,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_memory_of_what_was_delivered_holds_what_comes_next() {
-        let (outbox, mut outgoing) = outbox();
+        let (mut outbox, mut outgoing) = outbox();
         let mut batch = Vec::new();
         let mut memory = Vec::new();
         for _ in 0..2 {
-            push(&outbox, Stream::Stdout, "text").await;
+            push(&mut outbox, Stream::Stdout, "text").await;
             assert!(outgoing.next(&mut batch).await);
             let text = batch.remove(0).text;
             assert_eq!(text, "text");
@@ -289,15 +319,42 @@ mod tests {
 
     #[tokio::test]
     async fn reading_ahead_stops_at_the_bound_and_goes_on_when_something_is_taken() {
-        let (outbox, mut outgoing) = outbox();
+        let (mut outbox, mut outgoing) = outbox();
         let text = "x".repeat(MAX_DELIVERY);
         for _ in 0..AHEAD_COMMAND / MAX_DELIVERY {
-            push(&outbox, Stream::Stdout, &text).await;
+            push(&mut outbox, Stream::Stdout, &text).await;
         }
         let mut waiting = Box::pin(outbox.room(1));
         assert!(poll_once(&mut waiting).await.is_none());
         assert!(outgoing.next(&mut Vec::new()).await);
         assert!(waiting.await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_stays_near_javascript_that_takes_what_comes_and_goes_on_without_it_when_it_does_not() {
+        let (mut outbox, mut outgoing) = outbox();
+        let text = "x".repeat(MAX_DELIVERY);
+        let mut taken = Vec::new();
+        let start = Instant::now();
+        while outbox.shared.ahead.available_permits() >= AHEAD_COMMAND - NEAR {
+            push(&mut outbox, Stream::Stdout, &text).await;
+        }
+        let mut waiting = Box::pin(outbox.room(1));
+        assert!(poll_once(&mut waiting).await.is_none());
+        // What is on its way to JavaScript is not taken yet.
+        while taken.len() * MAX_DELIVERY <= NEAR / 2 {
+            assert!(outgoing.next(&mut taken).await);
+        }
+        assert!(poll_once(&mut waiting).await.is_none());
+        taken.clear();
+        assert!(waiting.await.is_some());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+
+        for _ in 0..AHEAD_COMMAND / MAX_DELIVERY / 2 {
+            push(&mut outbox, Stream::Stdout, &text).await;
+        }
+        // Once, and not for each of them.
+        assert_eq!(start.elapsed(), PATIENCE);
     }
 
     /// Polls once.
@@ -312,8 +369,8 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_takes_gives_its_room_back() {
         let before = PROCESS.available_permits();
-        let (outbox, outgoing) = outbox();
-        push(&outbox, Stream::Stderr, &"x".repeat(AHEAD_COMMAND)).await;
+        let (mut outbox, outgoing) = outbox();
+        push(&mut outbox, Stream::Stderr, &"x".repeat(AHEAD_COMMAND)).await;
         drop((outbox, outgoing));
         // Other tests use the same semaphore; none of them holds this much for long.
         assert!(PROCESS.available_permits() + AHEAD_COMMAND > before);

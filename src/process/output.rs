@@ -47,8 +47,8 @@ impl Output {
     }
 
     /// Waits until so many bytes may be written.
-    pub async fn room(&self, bytes: usize) -> Option<Room> {
-        match &self.live {
+    pub async fn room(&mut self, bytes: usize) -> Option<Room> {
+        match &mut self.live {
             Some(live) => live.room(bytes).await,
             None => None,
         }
