@@ -360,9 +360,7 @@ function deliverer(log) {
   const call = guarded(
     log, "A CreateOS log callback failed", "CREATEOS_LOG_CALLBACK", " Its command goes on, and so do its log calls.");
   // Calls from native code have no async context of their own on Node.js 24 and newer.
-  return AsyncResource.bind((streams, texts) => {
-    for (let i = 0; i < texts.length; i++) call(STREAMS[streams[i]], texts[i]);
-  });
+  return AsyncResource.bind((stream, text) => call(STREAMS[stream], text));
 }
 
 /**

@@ -35,9 +35,9 @@ async fn seen(case: &Case) -> (Seen, Printed, [String; 2]) {
     output.finish();
     let captured = output.into_captured();
     assert!(!captured.truncated);
-    let (mut live, mut batch) = (Printed::new(), Vec::new());
-    while outgoing.next(&mut batch).await {
-        batch.drain(..).for_each(|delivery| push(&mut live, delivery.stream, delivery.text));
+    let mut live = Printed::new();
+    while let Some(delivery) = outgoing.next().await {
+        push(&mut live, delivery.stream, delivery.text);
     }
     let Playing { connects, asked, announced, .. } = playing;
     // Whoever went away may have done so before the last one.

@@ -108,7 +108,7 @@ impl NativeClient {
         command: NativeCommand,
         bounded: bool,
         stop: &NativeStop,
-        #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(stream: number, text: string) => void")] deliver: Option<Deliver<'env>>,
         #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
         let observer = Observer::new(observe)?;
@@ -150,7 +150,7 @@ impl NativeProvider {
         command: NativeCommand,
         surroundings: NativeSurroundings,
         stop: &NativeStop,
-        #[napi(ts_arg_type = "(streams: number[], texts: string[]) => void")] deliver: Option<Deliver<'env>>,
+        #[napi(ts_arg_type = "(stream: number, text: string) => void")] deliver: Option<Deliver<'env>>,
         #[napi(ts_arg_type = "(event: NativeEvent) => void")] observe: Option<Observe<'env>>,
     ) -> napi::Result<PromiseRaw<'env, NativeOutcome>> {
         let observer = Observer::new(observe)?;

@@ -1,5 +1,5 @@
-//! Live output from the outbox to the caller's log function, a few pieces at a time, and no more than two times ahead of
-//! it: while JavaScript is busy nothing piles up in Node.js, and what is read meanwhile is joined in the outbox.
+//! Live output from the outbox to the caller's log function, piece by piece, and no more than a few pieces ahead of it: while
+//! JavaScript is busy nothing piles up in Node.js, and what is read meanwhile is joined in the outbox.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ use crate::{
     stream::text::JsText,
 };
 
-/// So many calls are on their way to JavaScript at once: when it has done one, the next is there already.
-const CALLS: u32 = 2;
+/// So many calls are on their way to JavaScript at once: when it has done one, the next is there already. Each is one piece,
+/// whose string can be collected as soon as it is over: of strings that live together, V8 makes room for ever more.
+const CALLS: u32 = 8;
 
-/// Pieces of output: of each its stream, 0 for stdout or 1 for stderr, and its text.
-type Pieces = FnArgs<(Vec<u32>, Vec<NativeText>)>;
+/// A piece of output: its stream, 0 for stdout or 1 for stderr, and its text.
+type Piece = FnArgs<(u32, NativeText)>;
 
-/// The function of `index.js` that calls the caller's, once for each piece. It never throws.
-pub type Deliver<'env> = Function<'env, Pieces, ()>;
+/// The function of `index.js` that calls the caller's. It never throws.
+pub type Deliver<'env> = Function<'env, Piece, ()>;
 
 pub struct Live {
     outgoing: Outgoing,
-    calls: Calls<Pieces, Pieces>,
+    calls: Calls<Piece, Piece>,
 }
 
 impl Live {
     pub fn new(deliver: &Deliver<'_>, outgoing: Outgoing) -> napi::Result<Self> {
-        let calls = deliver.build_threadsafe_function::<Pieces>().build_callback(|context| Ok(context.value))?;
+        let calls = deliver.build_threadsafe_function::<Piece>().build_callback(|context| Ok(context.value))?;
         Ok(Self { outgoing, calls })
     }
 
     /// Delivers until the outbox is closed and empty, or JavaScript is gone.
     pub async fn deliver(mut self) {
         let turns = Arc::new(Semaphore::new(CALLS as usize));
-        let mut batch = Vec::new();
         while let Ok(turn) = turns.clone().acquire_owned().await
-            && self.outgoing.next(&mut batch).await
+            && let Some(delivery) = self.outgoing.next().await
         {
-            if !self.call(std::mem::take(&mut batch), turn) {
+            if !self.call(delivery, turn) {
                 return;
             }
         }
@@ -51,22 +51,21 @@ impl Live {
         let _ = turns.acquire_many(CALLS).await;
     }
 
-    /// Sends pieces on their way, unless JavaScript is gone. What they hold is given back when it has taken them.
-    fn call(&self, mut batch: Vec<Delivery>, turn: OwnedSemaphorePermit) -> bool {
+    /// Sends a piece on its way, unless JavaScript is gone. What it holds is given back when JavaScript has taken it.
+    fn call(&self, mut delivery: Delivery, turn: OwnedSemaphorePermit) -> bool {
         let spare = self.outgoing.spare();
-        let streams = batch.iter().map(|delivery| delivery.stream.index() as u32).collect();
         // Converted here, so that JavaScript's thread has only to copy it.
-        let texts: Vec<_> = batch.iter_mut().map(|delivery| Arc::new(text(delivery, &spare))).collect();
-        let sent = texts.iter().cloned().map(NativeText).collect();
+        let text = Arc::new(text(&mut delivery, &spare));
+        let piece = FnArgs::from((delivery.stream.index() as u32, NativeText(text.clone())));
         let taken = move |_, _| {
-            // Only now is there room again for what these were.
-            drop(batch);
-            texts.into_iter().for_each(|text| reuse(text, &spare));
+            // Only now is there room again for what this was.
+            drop(delivery);
+            reuse(text, &spare);
             drop(turn);
             Ok(())
         };
         let mode = ThreadsafeFunctionCallMode::NonBlocking;
-        self.calls.call_with_return_value(FnArgs::from((streams, sent)), mode, taken) == Status::Ok
+        self.calls.call_with_return_value(piece, mode, taken) == Status::Ok
     }
 }
 

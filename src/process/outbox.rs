@@ -19,10 +19,10 @@ use crate::stream::{Stream, text::Counted};
 /// but V8 keeps a string of more than about 128 KiB among its large objects, each in fresh pages of the system, which
 /// costs JavaScript's thread twice as much.
 pub const MAX_DELIVERY: usize = 65_536;
-/// As many deliveries are taken at once. Waking JavaScript's thread, and being woken by it, costs more than a delivery.
-const BATCH: usize = 4;
+/// So many are worth waking JavaScript's end before all that has arrived is read: that costs more than a delivery.
+const SEVERAL: usize = 4;
 /// The memory of so many deliveries is kept: of those that are on their way, and of those that are filled meanwhile.
-const SPARE: usize = 4 * BATCH;
+const SPARE: usize = 16;
 
 /// While JavaScript takes what comes, reading is ahead by no more than this and goes on at half of it: the same memory
 /// is used again, and JavaScript's thread need not compete for a processor with what it waits for.
@@ -161,7 +161,7 @@ impl Outbox {
                 none => *none = Some(room),
             }
         }
-        if queue.deliveries.len() > BATCH {
+        if queue.deliveries.len() > SEVERAL {
             self.shared.filled.notify_one();
         }
     }
@@ -202,16 +202,15 @@ impl Drop for Outbox {
 }
 
 impl Outgoing {
-    /// Moves the next pieces of output to `batch`, some at least; `false` once the outbox is closed and empty.
-    pub async fn next(&mut self, batch: &mut Vec<Delivery>) -> bool {
+    /// The next piece of output; `None` once the outbox is closed and empty.
+    pub async fn next(&mut self) -> Option<Delivery> {
         loop {
             let filled = self.0.filled.notified();
             {
                 let mut queue = self.0.queue();
-                let count = queue.deliveries.len().min(BATCH);
-                batch.extend(queue.deliveries.drain(..count));
-                if count > 0 || queue.closed {
-                    return count > 0;
+                let next = queue.deliveries.pop_front();
+                if next.is_some() || queue.closed {
+                    return next;
                 }
             }
             filled.await;
@@ -254,9 +253,8 @@ mod tests {
 
     async fn drain(outgoing: &mut Outgoing) -> Vec<(Stream, String)> {
         let mut all = Vec::new();
-        let mut batch = Vec::new();
-        while outgoing.next(&mut batch).await {
-            all.extend(batch.drain(..).map(|delivery| (delivery.stream, delivery.text)));
+        while let Some(delivery) = outgoing.next().await {
+            all.push((delivery.stream, delivery.text));
         }
         all
     }
@@ -293,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_pushed_is_delivered_before_room_is_waited_for() {
         let (mut outbox, mut outgoing) = outbox();
-        let taking = tokio::spawn(async move { outgoing.next(&mut Vec::new()).await });
+        let taking = tokio::spawn(async move { outgoing.next().await.is_some() });
         tokio::task::yield_now().await;
         let room = outbox.room(AHEAD_COMMAND).await;
         outbox.push(Stream::Stdout, "a".into(), room);
@@ -304,12 +302,10 @@ mod tests {
     #[tokio::test]
     async fn the_memory_of_what_was_delivered_holds_what_comes_next() {
         let (mut outbox, mut outgoing) = outbox();
-        let mut batch = Vec::new();
         let mut memory = Vec::new();
         for _ in 0..2 {
             push(&mut outbox, Stream::Stdout, "text").await;
-            assert!(outgoing.next(&mut batch).await);
-            let text = batch.remove(0).text;
+            let text = outgoing.next().await.unwrap().text;
             assert_eq!(text, "text");
             memory.push(text.as_ptr());
             outgoing.spare().put(text);
@@ -326,7 +322,7 @@ mod tests {
         }
         let mut waiting = Box::pin(outbox.room(1));
         assert!(poll_once(&mut waiting).await.is_none());
-        assert!(outgoing.next(&mut Vec::new()).await);
+        assert!(outgoing.next().await.is_some());
         assert!(waiting.await.is_some());
     }
 
@@ -343,7 +339,7 @@ mod tests {
         assert!(poll_once(&mut waiting).await.is_none());
         // What is on its way to JavaScript is not taken yet.
         while taken.len() * MAX_DELIVERY <= NEAR / 2 {
-            assert!(outgoing.next(&mut taken).await);
+            taken.push(outgoing.next().await.unwrap());
         }
         assert!(poll_once(&mut waiting).await.is_none());
         taken.clear();
