@@ -271,8 +271,8 @@ async fn accept(
         return Ok(false);
     }
     let stream = frame.decode(payload)?;
-    let room = output.room(payload.len()).await;
-    output.write(stream, payload, room);
+    output.room(payload.len()).await;
+    output.write(stream, payload);
     *sequence = next;
     Ok(true)
 }

@@ -4,12 +4,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, Semaphore, SemaphorePermit},
     time::timeout,
 };
 
@@ -34,7 +34,7 @@ const AHEAD_COMMAND: usize = 16 * 1024 * 1024;
 /// The same for all commands of the process together.
 const AHEAD_PROCESS: usize = 48 * 1024 * 1024;
 
-static PROCESS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AHEAD_PROCESS)));
+static PROCESS: Semaphore = Semaphore::const_new(AHEAD_PROCESS);
 
 /// A piece of one stream's output.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Delivery {
     pub stream: Stream,
     pub text: String,
     units: usize,
-    room: Option<Room>,
+    room: Room,
 }
 
 impl Delivery {
@@ -51,17 +51,35 @@ impl Delivery {
     }
 }
 
-/// Permission to hold so many bytes; given back when dropped.
+/// Permission to hold so many bytes, of the command's budget and of the process's; given back when dropped.
 #[derive(Debug)]
-pub struct Room {
-    command: OwnedSemaphorePermit,
-    process: OwnedSemaphorePermit,
+struct Room {
+    bytes: usize,
+    ahead: Arc<Semaphore>,
 }
 
 impl Room {
-    fn merge(&mut self, other: Room) {
-        self.command.merge(other.command);
-        self.process.merge(other.process);
+    fn none(ahead: &Arc<Semaphore>) -> Self {
+        Self { bytes: 0, ahead: ahead.clone() }
+    }
+
+    /// Takes over what was acquired of both budgets.
+    fn add(&mut self, command: SemaphorePermit<'_>, process: SemaphorePermit<'_>) {
+        self.bytes += command.num_permits();
+        command.forget();
+        process.forget();
+    }
+
+    fn give_back(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.ahead.add_permits(bytes);
+        PROCESS.add_permits(bytes);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -91,6 +109,8 @@ impl Shared {
 #[derive(Debug)]
 pub struct Outbox {
     shared: Arc<Shared>,
+    /// Room that was acquired and is not used yet: more than one frame needs, since most are small.
+    credit: Room,
     /// Reading has gone on without JavaScript, which has not caught up since.
     left_behind: bool,
 }
@@ -100,32 +120,37 @@ pub struct Outbox {
 pub struct Outgoing(Arc<Shared>);
 
 pub fn outbox() -> (Outbox, Outgoing) {
-    let shared = Arc::new(Shared {
-        queue: Mutex::default(),
-        filled: Notify::new(),
-        ahead: Arc::new(Semaphore::new(AHEAD_COMMAND)),
-    });
-    (Outbox { shared: shared.clone(), left_behind: false }, Outgoing(shared))
+    let ahead = Arc::new(Semaphore::new(AHEAD_COMMAND));
+    let credit = Room::none(&ahead);
+    let shared = Arc::new(Shared { queue: Mutex::default(), filled: Notify::new(), ahead });
+    (Outbox { shared: shared.clone(), credit, left_behind: false }, Outgoing(shared))
 }
 
 impl Outbox {
     /// Waits until `bytes` more may be read ahead. `None` only if the outbox's semaphores were closed, which they never
     /// are.
-    pub async fn room(&mut self, bytes: usize) -> Option<Room> {
+    pub async fn room(&mut self, bytes: usize) -> Option<()> {
+        if self.credit.bytes >= bytes {
+            return Some(());
+        }
         self.stay_near().await?;
+        self.credit.give_back();
         // One frame is far smaller than either budget, so that this fits in the end.
-        let permits = u32::try_from(bytes.min(AHEAD_COMMAND)).ok()?;
-        let (command, process) = (self.shared.ahead.clone(), PROCESS.clone());
+        let needed = bytes.min(AHEAD_COMMAND);
+        let generous = u32::try_from(needed.max(MAX_DELIVERY)).ok()?;
         if let (Ok(command), Ok(process)) =
-            (command.try_acquire_many_owned(permits), process.try_acquire_many_owned(permits))
+            (self.shared.ahead.try_acquire_many(generous), PROCESS.try_acquire_many(generous))
         {
-            return Some(Room { command, process });
+            self.credit.add(command, process);
+            return Some(());
         }
         // What is in the outbox must be taken, or there may never be room.
         self.flush();
-        let command = self.shared.ahead.clone().acquire_many_owned(permits).await.ok()?;
-        let process = PROCESS.clone().acquire_many_owned(permits).await.ok()?;
-        Some(Room { command, process })
+        let needed = u32::try_from(needed).ok()?;
+        let command = self.shared.ahead.acquire_many(needed).await.ok()?;
+        let process = PROCESS.acquire_many(needed).await.ok()?;
+        self.credit.add(command, process);
+        Some(())
     }
 
     /// Waits for JavaScript to take what it was given, unless it does not.
@@ -144,30 +169,30 @@ impl Outbox {
         Some(())
     }
 
-    /// Adds text in the room made for it; the few bytes of an unfinished character need none. JavaScript's end may learn
-    /// of it no sooner than [`flush`](Self::flush).
-    pub fn push(&self, stream: Stream, text: Counted<'_>, room: Option<Room>) {
+    /// Adds the text of so many bytes that room was made for; the few bytes of an unfinished character need none. JavaScript's
+    /// end may learn of it no sooner than [`flush`](Self::flush).
+    pub fn push(&mut self, stream: Stream, text: Counted<'_>, bytes: usize) {
         let mut queue = self.shared.queue();
         let mut rest = text;
         while !rest.text.is_empty() {
             let (piece, after) = rest.split_bytes(MAX_DELIVERY);
-            queue.add(stream, piece);
+            queue.add(stream, piece, &self.shared.ahead);
             rest = after;
         }
         // The last piece holds the room for all of the text; without text there is nothing to hold.
-        if let (Some(last), Some(room), false) = (queue.deliveries.back_mut(), room, text.text.is_empty()) {
-            match &mut last.room {
-                Some(held) => held.merge(room),
-                none => *none = Some(room),
-            }
+        if let (Some(last), false) = (queue.deliveries.back_mut(), text.text.is_empty()) {
+            let bytes = bytes.min(self.credit.bytes);
+            self.credit.bytes -= bytes;
+            last.room.bytes += bytes;
         }
         if queue.deliveries.len() > SEVERAL {
             self.shared.filled.notify_one();
         }
     }
 
-    /// To be called before anything is waited for.
-    pub fn flush(&self) {
+    /// To be called before anything is waited for. Room that is not used is for others.
+    pub fn flush(&mut self) {
+        self.credit.give_back();
         if !self.shared.queue().deliveries.is_empty() {
             self.shared.filled.notify_one();
         }
@@ -175,7 +200,7 @@ impl Outbox {
 }
 
 impl Queue {
-    fn add(&mut self, stream: Stream, piece: Counted<'_>) {
+    fn add(&mut self, stream: Stream, piece: Counted<'_>, ahead: &Arc<Semaphore>) {
         match self.deliveries.back_mut() {
             Some(last) if last.stream == stream && last.text.len() + piece.text.len() <= MAX_DELIVERY => {
                 if last.text.capacity() < last.text.len() + piece.text.len() {
@@ -188,7 +213,7 @@ impl Queue {
             _ => {
                 let mut text = self.spare.pop().unwrap_or_default();
                 text.push_str(piece.text);
-                self.deliveries.push_back(Delivery { stream, text, units: piece.units, room: None });
+                self.deliveries.push_back(Delivery { stream, text, units: piece.units, room: Room::none(ahead) });
             }
         }
     }
@@ -246,8 +271,8 @@ mod tests {
     use super::*;
 
     async fn push(outbox: &mut Outbox, stream: Stream, text: &str) {
-        let room = outbox.room(text.len()).await;
-        outbox.push(stream, text.into(), room);
+        outbox.room(text.len()).await.unwrap();
+        outbox.push(stream, text.into(), text.len());
         outbox.flush();
     }
 
@@ -293,8 +318,8 @@ mod tests {
         let (mut outbox, mut outgoing) = outbox();
         let taking = tokio::spawn(async move { outgoing.next().await.is_some() });
         tokio::task::yield_now().await;
-        let room = outbox.room(AHEAD_COMMAND).await;
-        outbox.push(Stream::Stdout, "a".into(), room);
+        outbox.room(AHEAD_COMMAND).await.unwrap();
+        outbox.push(Stream::Stdout, "a".into(), AHEAD_COMMAND);
         assert!(timeout(Duration::from_secs(60), outbox.room(1)).await.is_ok());
         assert!(taking.await.unwrap());
     }

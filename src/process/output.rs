@@ -2,7 +2,7 @@
 //! the live log. Knows no frames and no connection.
 
 use crate::{
-    process::outbox::{Outbox, Room},
+    process::outbox::Outbox,
     stream::{
         Stream,
         tail::Tail,
@@ -47,28 +47,27 @@ impl Output {
     }
 
     /// Waits until so many bytes may be written.
-    pub async fn room(&mut self, bytes: usize) -> Option<Room> {
-        match &mut self.live {
-            Some(live) => live.room(bytes).await,
-            None => None,
+    pub async fn room(&mut self, bytes: usize) {
+        if let Some(live) = &mut self.live {
+            live.room(bytes).await;
         }
     }
 
-    /// Writes bytes of one stream in the room made for them.
-    pub fn write(&mut self, stream: Stream, bytes: &[u8], room: Option<Room>) {
+    /// Writes bytes of one stream, for which room was made.
+    pub fn write(&mut self, stream: Stream, bytes: &[u8]) {
         let Printed { decoder, tail, .. } = &mut self.printed[stream.index()];
-        let mut room = room;
+        let mut room = bytes.len();
         for text in decoder.push(bytes).map(Counted::from) {
             tail.push(text);
-            if let Some(live) = &self.live {
-                live.push(stream, text, room.take());
+            if let Some(live) = &mut self.live {
+                live.push(stream, text, std::mem::take(&mut room));
             }
         }
     }
 
     /// Nothing more will be written for a while: what was is handed to the live log.
-    pub fn flush(&self) {
-        if let Some(live) = &self.live {
+    pub fn flush(&mut self) {
+        if let Some(live) = &mut self.live {
             live.flush();
         }
     }
@@ -78,8 +77,8 @@ impl Output {
         for Printed { stream, decoder, tail } in &mut self.printed {
             let text = Counted::from(decoder.finish());
             tail.push(text);
-            if let Some(live) = &self.live {
-                live.push(*stream, text, None);
+            if let Some(live) = &mut self.live {
+                live.push(*stream, text, 0);
             }
         }
     }
