@@ -68,7 +68,8 @@ async function stream(run, { workload: { kind = "ascii", bytes = 0, frame = 0 } 
   // The code is compiled and the connections are made.
   await logged(run, sandboxOf(kind, Math.min(bytes, 1 << 20), frame));
   const delay = monitorEventLoopDelay({ resolution: 1 });
-  const [before, resident] = [cpu(), residentKiB()];
+  const resident = residentKiB();
+  const before = cpu();
   let units = 0;
   delay.enable();
   const ms = await timed(async () => {
