@@ -44,11 +44,17 @@ async function curl(url, sandbox) {
  * @param {string} url
  * @param {import("./workloads.mjs").Workload} workload
  * @param {import("./workloads.mjs").Contestant} contestant
+ * @returns {Promise<import("./workloads.mjs").Figure>}
  */
 async function measure(node, url, workload, contestant) {
-  if (contestant === "curl") return curl(url, sandboxOf(workload.kind ?? "ascii", workload.bytes ?? 0, workload.frame ?? 0));
+  const { kind = "ascii", bytes = 0, frame = 0 } = workload;
+  if (contestant === "curl") return curl(url, sandboxOf(kind, bytes, frame));
+  if (contestant === "sixteenth") {
+    const { units: _, ...figure } = await measure(node, url, { ...workload, bytes: bytes / 16 }, "addon");
+    return figure;
+  }
   const { stdout } = await run(node, [path.join(HERE, "subject.mjs"), JSON.stringify({ contestant, url, workload })]);
-  return /** @type {import("./workloads.mjs").Figure} */ (JSON.parse(stdout));
+  return JSON.parse(stdout);
 }
 
 /**
@@ -100,7 +106,8 @@ const results = [];
 for (const workload of chosen) {
   const { title, kind, bytes, frame } = workload;
   if (process.stderr.isTTY) console.error(`… ${title}`);
-  const needed = kind && bytes && frame ? [bytes, Math.min(bytes, 1 << 20)].map((size) => sandboxOf(kind, size, frame)) : [];
+  const sizes = bytes ? [bytes, Math.min(bytes, 1 << 20), ...(workload.contestants.includes("sixteenth") ? [bytes / 16] : [])] : [];
+  const needed = kind && frame ? sizes.map((size) => sandboxOf(kind, size, frame)) : [];
   await ask(server, needed);
   const rounds = await play(node, `http://127.0.0.1:${port}`, workload, workload.rounds ?? Number(values.rounds));
   results.push({ workload, rounds });
