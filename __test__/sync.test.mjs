@@ -407,6 +407,20 @@ test("a path that leads out of the workspace in the sandbox is refused there", a
   assert.deepEqual(await readdir(local), ["a"]);
 });
 
+test("a directory whose name looks like an escape is the one that is meant, both ways", async (t) => {
+  const { host, local } = await start(t);
+  await mkdir(path.join(local, "from"));
+  await writeFile(path.join(local, "from", "in"), "inner");
+  const names = [String.raw`\056\056/tmp/outside`, String.raw`new\n/\t\\`, String.raw`p\q`, String.raw`end\ `.trim()];
+  await host.bash(String.raw`mkdir -p /tmp/outside '\056\056/tmp/outside' 'p\q'; ln -s '\056\056/tmp/outside' safe`);
+  for (const [i, name] of [...names, "safe"].entries()) {
+    await host.syncIn(directory(path.join(local, "from"), remote(name)));
+    await host.syncOut(directory(remote(name), path.join(local, `${i}`)));
+    assert.deepEqual(await readdir(path.join(local, `${i}`)), ["in"], name);
+  }
+  assert.equal(await host.bash("ls -A /tmp/outside"), "");
+});
+
 test("a batch with one bad part moves nothing", async (t) => {
   const { host, local } = await start(t);
   const source = path.join(local, "a");

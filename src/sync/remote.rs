@@ -91,7 +91,9 @@ impl Scratch {
 
     /// The archive's entries become the target's: a new one appears whole, an existing one gets them one by one.
     pub fn place_directory(&self, target: &RemotePath, mode: u32) -> Result<String, Fault> {
-        let unpack = |to: &str| format!("{TAR} -xpf '{}' -C \"${to}\" && chmod {mode:o} -- \"${to}\"", self.path);
+        // GNU tar would take a backslash in the argument of `-C` for the beginning of an escape.
+        let unpack =
+            |to: &str| format!("(cd -- \"${to}\" && {TAR} -xpf '{}') && chmod {mode:o} -- \"${to}\"", self.path);
         Ok(format!(
             "{}; if [ -d \"$resolved\" ]; then {}; else {} && mkdir -- \"$temp\" && {} && \
              mv -T -- \"$temp\" \"$resolved\"; fi && rm -f -- '{}'",
@@ -123,7 +125,7 @@ impl Scratch {
             options.push_str(&format!("--exclude={} ", shell_quote(&pattern)?));
         }
         Ok(format!(
-            "{}; {{ {TAR} {options}-cf '{scratch}' -C \"$resolved\" . || \
+            "{}; cd -- \"$resolved\" && {{ {TAR} {options}-cf '{scratch}' . || \
              {{ [ $? -eq 1 ] && tar --version | grep -q GNU; }}; }} && wc -c < '{scratch}'",
             source.guard_source("-d", "directory")?,
             scratch = self.path
