@@ -95,6 +95,25 @@ describe("a blocked event loop", async () => {
     assert.ok(after < 4000, `${after} ms`);
   });
 
+  test("between slow log calls lets timers and aborts through", async (t) => {
+    const endpoint = await startEndpoint({ connect: (exchange) => flood(exchange, 128 * MIB) }, { t });
+    const { exited } = startProgram(`${BLOCK}
+      const aborter = new AbortController();
+      let calls = 0, atAbort;
+      setTimeout(() => {
+        atAbort = calls;
+        aborter.abort();
+      }, 100);
+      const error = await run({}, () => (calls++, block(10)), aborter.signal).catch((error) => error);
+      process.stdout.write(JSON.stringify([error.message, atAbort]));`, endpoint);
+    const { code, stdout } = await exited;
+    assert.equal(code, 0);
+    const [message, calls] = JSON.parse(stdout);
+    assert.equal(message, "CreateOS command was cancelled.");
+    // There are ten in that time, and eight may be on their way; Node.js would do a thousand before it does anything else.
+    assert.ok(calls < 200, `${calls} calls`);
+  });
+
   for (const [slow, body] of [["of 4 s", "if (!blocked) block(4000);"], ["of 2 ms in each log call", "block(2);"]]) {
     test(`${slow}: up to 16 MiB that a command prints meanwhile arrive whole, though the journal evicts`, async () => {
       const host = await emulatorForFile();

@@ -1,7 +1,10 @@
 //! Live output from the outbox to the caller's log function, piece by piece, and no more than a few pieces ahead of it: while
 //! JavaScript is busy nothing piles up in Node.js, and what is read meanwhile is joined in the outbox.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use napi::{
     Status,
@@ -19,6 +22,10 @@ use crate::{
 /// So many calls are on their way to JavaScript at once: when it has done one, the next is there already. Each is one piece,
 /// whose string can be collected as soon as it is over: of strings that live together, V8 makes room for ever more.
 const CALLS: u32 = 8;
+
+/// How long the queue of calls may be kept from becoming empty. Until it is, Node.js does nothing else, up to 1000 calls
+/// long: no timer and no abort would come through to a program whose log function is slow.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A piece of output: its stream, 0 for stdout or 1 for stderr, and its text.
 type Piece = FnArgs<(u32, NativeText)>;
@@ -40,9 +47,13 @@ impl Live {
     /// Delivers until the outbox is closed and empty, or JavaScript is gone.
     pub async fn deliver(mut self) {
         let turns = Arc::new(Semaphore::new(CALLS as usize));
-        while let Ok(turn) = turns.clone().acquire_owned().await
-            && let Some(delivery) = self.outgoing.next().await
-        {
+        let mut began = Instant::now();
+        while let Ok(turn) = turns.clone().acquire_owned().await {
+            if began.elapsed() >= TURN {
+                let _ = turns.acquire_many(CALLS - 1).await;
+                began = Instant::now();
+            }
+            let Some(delivery) = self.outgoing.next().await else { break };
             if !self.call(delivery, turn) {
                 return;
             }
