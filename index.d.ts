@@ -547,6 +547,9 @@ export interface SyncMapping {
    * front ties it to the directory's root, `/` at the end to directories. `*` is any run of characters in a part, also one that
    * begins with a dot, `?` one character, `[a-z]` and `[!a-z]` one of a set or none of it, `**` any number of parts, `{a,b}`
    * either; a backslash takes the meaning from what follows.
+   *
+   * A sync of the whole workspace should exclude `.paperclip-runtime`. The lease's marker is in it: in another lease's workspace it
+   * takes the place of that lease's own, and {@link CreateosProvider.resumeLease} then finds that one expired.
    */
   exclude?: string[];
   /**
@@ -743,8 +746,9 @@ export class CreateosProvider {
    * after a restart, is first freed of every process that still runs in it.
    *
    * A sandbox that is gone, has another marker, or is not what the settings ask for now gives the SDK's expired lease,
-   * `{providerLeaseId: null, metadata: {expired: true}}`. A passing fault rejects, and changes nothing. Rejects also for a lease
-   * of somebody else, and for one that is being released or whose cleanup is unconfirmed.
+   * `{providerLeaseId: null, metadata: {expired: true}}`. Nothing is deleted then: a sandbox that is not gone may still run, and is
+   * the caller's to delete, by {@link destroyLease} with the lease as it was acquired. A passing fault rejects, and changes nothing.
+   * Rejects also for a lease of somebody else, and for one that is being released or whose cleanup is unconfirmed.
    */
   resumeLease(params: ResumeLeaseParams): Promise<Lease>;
 
