@@ -778,7 +778,9 @@ export class CreateosProvider {
    * one archive, streamed, links as links. A new target appears whole; an existing directory gets the entries.
    *
    * Counts as running on its lease: a release cancels it and waits for it. `config.timeoutMs` bounds all of it; when that is
-   * over it rejects, with `CreateOS connection failed.` or `CreateOS transfer command failed.`; what was moved by then stays.
+   * over it rejects, with `CreateOS connection failed.` or `CreateOS transfer command failed.`; what was moved by then stays. So it
+   * does when `signal` aborts with a `TimeoutError`, as `AbortSignal.timeout` does; any other abort is
+   * `CreateOS command was cancelled.`
    */
   syncIn(params: SyncParams, warn?: Warn | null, signal?: AbortSignal | null): Promise<SyncResult>;
 
