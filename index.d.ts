@@ -293,7 +293,8 @@ export class CreateosCleanupError extends CreateosError {}
 
 /**
  * The addon's binary is not there, or cannot be loaded on this system. Importing the package works all the same; the first call
- * that needs the addon fails with this error, and so does each one after it. The message says what to do.
+ * that needs the addon fails with this error, and so does each one after it. The message says what to do. Only a binary whose file
+ * was cut short ends Node.js when the package is imported (on Linux by SIGBUS, exit status 135).
  * @source README, "When the binary is missing"
  */
 export class CreateosLoadError extends CreateosError {
@@ -314,7 +315,10 @@ export class CreateosLoadError extends CreateosError {
   readonly arch: string;
   /** The C library of Linux, such as `glibc 2.36` or `musl`; elsewhere `null`. */
   readonly libc: string | null;
-  /** The package that holds this system's binary, such as `createos-native-linux-x64-gnu`; `null` where there is none. */
+  /**
+   * The package that holds this system's binary, such as `createos-native-linux-x64-gnu`. `null` where there is none, and where
+   * none was looked for: with `NAPI_RS_NATIVE_LIBRARY_PATH` or `NAPI_RS_FORCE_WASI`, and if `binding.js` is missing.
+   */
   readonly package: string | null;
 }
 

@@ -1,7 +1,7 @@
 "use strict";
 // Owns how the addon gets into the process, and what is said where it does not. The generated binding.js decides which binary
 // it is; here its failure becomes facts and one sentence that says what to do. Of what Node.js and the system's loader say
-// nothing is passed on: it is full of paths. Nothing is thrown: importing the package works everywhere.
+// nothing is passed on: it is full of paths. Nothing is thrown: importing the package works without a binary.
 
 /** What is published: the endings of the platform packages' names. A test holds it to package.json. */
 const TARGETS = [
