@@ -80,6 +80,10 @@ describe("the pages' code", async () => {
     const env = { ...process.env, CREATEOS_API_KEY: host.key, SANDBOX_ID: id };
     const stdout = `1\n2\n3\n0 "1\\n2\\n3\\n"\n`;
     assert.deepEqual(await output(process.execPath, [runnable("usage")], { env }), { status: 0, stdout, stderr: "" });
+    delete env.SANDBOX_ID;
+    const without = await output(process.execPath, [runnable("usage")], { env });
+    assert.equal(without.status, 1);
+    assert.match(without.stderr, /Error: Set SANDBOX_ID to the ID of a sandbox that runs\./);
   });
 
   test("makes a plugin of a provider", async () => {
