@@ -137,6 +137,17 @@ describe("what is published", () => {
     assert.deepEqual(said?.slice(1).map((size) => Number(size) * 1_000_000), [MOST.main, MOST.platform], "the README's sizes");
   });
 
+  test("they are not made of some of the binaries only, which is said in a sentence", () => {
+    const [own, out] = ["own", "none"].map((name) => path.join(scratch, name));
+    mkdirSync(own);
+    cpSync(path.join(ROOT, BINARY), path.join(own, BINARY));
+    const { status, stderr } = spawnSync(process.execPath, ["scripts/packages.mjs", own, out], { cwd: ROOT, encoding: "utf8" });
+    const missing = TARGETS.filter((target) => target !== TARGET).map((target) => `createos-native.${target}.node`);
+    assert.equal(status, 1);
+    assert.equal(stderr, `A release takes the binaries of all targets, and ${own} lacks ${missing.join(", ")}; npm pack makes a package with only this system's.\n`);
+    assert.ok(!existsSync(out));
+  });
+
   test("npm/ is what the napi CLI makes of package.json", () => {
     const folder = path.join(scratch, "dirs");
     mkdirSync(folder);

@@ -50,6 +50,12 @@ function copyMain(stage) {
  * @param {string} out
  */
 export function makePackages(binaries, out) {
+  const there = existsSync(binaries) ? readdirSync(binaries, { encoding: "utf8", recursive: true }).map((file) => path.basename(file)) : [];
+  const needed = readdirSync(path.join(ROOT, "npm")).map((target) => `createos-native.${target}.node`);
+  const missing = needed.filter((file) => !there.includes(file));
+  if (missing.length > 0) {
+    throw new BuildError(`A release takes the binaries of all targets, and ${binaries} lacks ${missing.join(", ")}; npm pack makes a package with only this system's.`);
+  }
   const stage = mkdtempSync(path.join(realpathSync(os.tmpdir()), "createos-packages-"));
   try {
     copyMain(stage);
