@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { PAGES, ROOT, anchorsOf, headingsOf, linksOf, read } from "./support/markdown.mjs";
+import { PAGES, ROOT, anchorsOf, headingsOf, linksIn, linksOf, piecesOf, read } from "./support/markdown.mjs";
 
 /** Why a link leads nowhere, if it does. Nobody is asked about other hosts: of those only the form is looked at. */
 function fault(page, target) {
@@ -50,8 +50,22 @@ test("every page of docs/ can be reached from the README", () => {
   assert.deepEqual(PAGES.filter((page) => page.startsWith("docs/") && !reached.has(page)), []);
 });
 
+const { files } = JSON.parse(read("package.json"));
+/** Whether users get a file: npm adds those two by itself. */
+const isPublished = (file) => ["LICENSE", "README.md", ...files].some((entry) => (entry.endsWith("/") ? file.startsWith(entry) : file === entry));
+
+test("a link of a published page leads to what is published, or the text beside it says that it is in the repository", () => {
+  const pages = PAGES.filter(isPublished);
+  assert.ok(pages.length >= 10);
+  const links = pages.flatMap((page) => piecesOf(page).flatMap((piece) => linksIn(piece).filter((target) => !/^(?:#|[a-z][a-z+.-]*:)/i.test(target)).map((target) => {
+    const file = path.posix.join(path.posix.dirname(page), target.split("#")[0]);
+    return { page, target, published: isPublished(file), said: /\bin the\s+repository\b/i.test(piece) };
+  })));
+  assert.ok(links.some(({ published, said }) => !published && said));
+  assert.deepEqual(links.filter(({ published, said }) => !published && !said).map(({ page, target }) => [page, target]), []);
+});
+
 test("the pages that the declarations name are published with them", () => {
-  const { files } = JSON.parse(read("package.json"));
   const named = ["index.d.ts", "emulator/index.d.mts"].flatMap((file) => read(file).match(/\bdocs\/[\w-]+\.md\b/g) ?? []);
   assert.ok(named.length >= 3);
   assert.deepEqual(named.filter((page) => !files.includes(page)), []);

@@ -52,9 +52,15 @@ export function anchorsOf(page) {
 /** The headings of a page, as they are written. */
 export const headingsOf = (page) => [...proseOf(page).matchAll(/^#+ (.*)$/gm)].map(([, text]) => text);
 
-/** Where the links of a page lead: in brackets, by reference, bare in angles. */
-export function linksOf(page) {
-  const text = proseOf(page).replaceAll(/`[^`\n]*`/g, "code");
+/** Where the links of a page lead. */
+export const linksOf = (page) => linksIn(proseOf(page));
+
+/** A page in pieces that are read as one: paragraphs, items of lists, rows of tables. */
+export const piecesOf = (page) => proseOf(page).split(/\n\n+|\n(?= *(?:-|\||\d+\.) ?)/);
+
+/** Where the links of a text lead: in brackets, by reference, bare in angles. */
+export function linksIn(prose) {
+  const text = prose.replaceAll(/`[^`\n]*`/g, "code");
   const found = [/\]\(([^)\s]+)(?: "[^"]*")?\)/g, /^\[[^\]]+\]: (\S+)$/gm, /<(https?:[^>\s]+)>/g, /\b(?:href|src)="([^"]+)"/g];
   return found.flatMap((form) => [...text.matchAll(form)].map(([, target]) => target));
 }
