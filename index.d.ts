@@ -317,7 +317,8 @@ export class CreateosLoadError extends CreateosError {
   readonly libc: string | null;
   /**
    * The package that holds this system's binary, such as `createos-native-linux-x64-gnu`. `null` where there is none, and where
-   * none was looked for: with `NAPI_RS_NATIVE_LIBRARY_PATH` or `NAPI_RS_FORCE_WASI`, and if `binding.js` is missing.
+   * none was looked for: with `NAPI_RS_NATIVE_LIBRARY_PATH`, `NAPI_RS_WASI_FLAVOR` or `NAPI_RS_FORCE_WASI=error`, and if `binding.js` is
+   * missing.
    */
   readonly package: string | null;
 }
