@@ -20,8 +20,8 @@ const EXPORTS = [
 /** Everything that a user gets, besides the one file that is named after the platform. */
 const PACKED = `
   LICENSE THIRD-PARTY-LICENSES.md README.md CHANGELOG.md SECURITY.md package.json index.js index.d.ts load.js binding.js binding.d.ts
-  docs/contract.md docs/emulator.md docs/host.md docs/migration.md docs/performance.md docs/protocol.md docs/reliability.md
-  docs/troubleshooting.md plugin/src/manifest.ts plugin/src/plugin.ts plugin/src/worker.ts
+  docs/contract.md docs/emulator.md docs/flame.svg docs/host.md docs/migration.md docs/performance.md docs/protocol.md
+  docs/reliability.md docs/troubleshooting.md plugin/src/manifest.ts plugin/src/plugin.ts plugin/src/worker.ts
   emulator/cli.mjs emulator/clock.mjs emulator/command.mjs emulator/connect.mjs emulator/delivered.mjs emulator/failure.mjs
   emulator/index.d.mts emulator/index.mjs emulator/isolation/bubblewrap.mjs emulator/isolation/holder.mjs
   emulator/isolation/index.mjs emulator/isolation/namespaces.mjs emulator/isolation/tools.mjs emulator/journal.mjs

@@ -26,8 +26,8 @@ const MOST = { main: 150_000, platform: 4_000_000 };
 /** What users get besides the emulator's own files. */
 const MAIN = [
   "CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "THIRD-PARTY-LICENSES.md", "binding.d.ts", "binding.js", "index.d.ts", "index.js", "load.js", "package.json",
-  "docs/contract.md", "docs/emulator.md", "docs/host.md", "docs/migration.md", "docs/performance.md", "docs/protocol.md", "docs/reliability.md",
-  "docs/troubleshooting.md", "plugin/src/manifest.ts", "plugin/src/plugin.ts", "plugin/src/worker.ts",
+  "docs/contract.md", "docs/emulator.md", "docs/flame.svg", "docs/host.md", "docs/migration.md", "docs/performance.md", "docs/protocol.md",
+  "docs/reliability.md", "docs/troubleshooting.md", "plugin/src/manifest.ts", "plugin/src/plugin.ts", "plugin/src/worker.ts",
 ];
 
 const scratch = mkdtempSync(path.join(os.tmpdir(), "createos-published-"));
