@@ -1,10 +1,7 @@
 //! Long strings that JavaScript takes over as they are, instead of copying them to memory of its own: a result of several
 //! MiB would keep its thread for milliseconds. Node.js offers that since Node-API 10; where it does not, nothing is taken.
 
-use std::{
-    ffi::{c_char, c_void},
-    sync::LazyLock,
-};
+use std::{ffi::c_void, sync::LazyLock};
 
 use napi::sys;
 
@@ -29,7 +26,7 @@ type Create<Unit> = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 #[cfg_attr(not(unix), allow(dead_code, reason = "never looked for there"))]
 struct Offered {
-    latin1: Create<c_char>,
+    latin1: Create<u8>,
     utf16: Create<u16>,
 }
 
@@ -46,7 +43,7 @@ static OFFERED: LazyLock<Option<Offered>> = LazyLock::new(|| {
     // SAFETY: Node-API fixes the signatures of what bears these names. Node.js is never unloaded.
     unsafe {
         Some(Offered {
-            latin1: std::mem::transmute::<*mut c_void, Create<c_char>>(latin1),
+            latin1: std::mem::transmute::<*mut c_void, Create<u8>>(latin1),
             utf16: std::mem::transmute::<*mut c_void, Create<u16>>(utf16),
         })
     }
@@ -63,33 +60,25 @@ fn offered(env: sys::napi_env) -> Option<Offered> {
 
 /// A string of this text, which is given back if JavaScript does not take it.
 pub fn string(env: sys::napi_env, text: JsText) -> Result<sys::napi_value, JsText> {
-    let Some(Offered { latin1, utf16 }) = offered(env).filter(|_| text.len() >= LONG) else { return Err(text) };
+    if text.len() < LONG {
+        return Err(text);
+    }
+    let Some(Offered { latin1, utf16 }) = offered(env) else { return Err(text) };
     match text {
-        JsText::Latin1(text) => give(env, text, |text, length, hint, string, copied| {
-            // SAFETY: as `give` promises.
-            unsafe { latin1(env, text.cast(), length, Some(free::<u8>), hint, string, copied) }
-        })
-        .map_err(JsText::Latin1),
-        JsText::Utf16(text) => give(env, text, |text, length, hint, string, copied| {
-            // SAFETY: as `give` promises.
-            unsafe { utf16(env, text, length, Some(free::<u16>), hint, string, copied) }
-        })
-        .map_err(JsText::Utf16),
+        JsText::Latin1(text) => give(env, text, latin1).map_err(JsText::Latin1),
+        JsText::Utf16(text) => give(env, text, utf16).map_err(JsText::Utf16),
     }
 }
 
-/// Calls `create` with a text that lives, unchanged and of the length given, until [`free`] is called with it and the hint.
-fn give<Unit>(
-    env: sys::napi_env,
-    text: Vec<Unit>,
-    create: impl FnOnce(*const Unit, isize, *mut c_void, *mut sys::napi_value, *mut bool) -> sys::napi_status,
-) -> Result<sys::napi_value, Vec<Unit>> {
+fn give<Unit>(env: sys::napi_env, text: Vec<Unit>, create: Create<Unit>) -> Result<sys::napi_value, Vec<Unit>> {
     // What was kept in reserve goes back to the system.
     let text = Box::leak(text.into_boxed_slice());
     let (mut string, mut copied) = (std::ptr::null_mut(), false);
     // No slice is longer than `isize::MAX`.
-    let length = text.len() as isize;
-    let status = create(text.as_ptr(), length, text.len() as *mut c_void, &mut string, &mut copied);
+    let (length, hint) = (text.len() as isize, text.len() as *mut c_void);
+    // SAFETY: the environment lives, and its thread is this one. The text lives, unchanged and of this length, until `free` is
+    // called with it and the hint.
+    let status = unsafe { create(env, text.as_ptr(), length, Some(free::<Unit>), hint, &mut string, &mut copied) };
     if status == sys::Status::napi_ok {
         // V8 collects for the sake of memory that it was told of, and of this it knows nothing.
         if !copied {

@@ -1,8 +1,8 @@
 //! The only code that knows Node-API: [`input`] turns what `index.js` passes into the core's types, [`outcome`] turns
 //! what came of it back, [`external`] without copying it, [`log`] delivers live output and [`events`] what a call tells of
-//! itself, [`teardown`] ends what a worker thread leaves behind. What the addon exports is in [`exports`], [`lifecycle`] and [`sync`]. Nothing here throws
-//! for a command: promises resolve with an outcome, out of which `index.js` makes the package's errors, with a stack that
-//! starts at the caller.
+//! itself, [`teardown`] ends what a worker thread leaves behind. What the addon exports is in [`exports`], [`lifecycle`]
+//! and [`sync`]. Nothing here throws for a command: promises resolve with an outcome, out of which `index.js` makes the
+//! package's errors, with a stack that starts at the caller.
 
 use napi::{Status, threadsafe_function::ThreadsafeFunction};
 

@@ -43,18 +43,20 @@ impl TypeName for NativeText {
 
 impl ToNapiValue for NativeText {
     unsafe fn to_napi_value(env: sys::napi_env, text: Self) -> Result<sys::napi_value> {
-        let shared = match Arc::try_unwrap(text.0).map(|text| external::string(env, text)) {
-            Ok(Ok(string)) => return Ok(string),
-            Ok(Err(text)) => Arc::new(text),
-            Err(shared) => shared,
-        };
-        let env = Env::from_raw(env);
-        let string = match &*shared {
-            JsText::Latin1(bytes) => env.create_string_latin1(bytes)?,
-            JsText::Utf16(units) => env.create_string_utf16(units)?,
-        };
-        Ok(string.raw())
+        match Arc::try_unwrap(text.0) {
+            Ok(text) => external::string(env, text).or_else(|text| copied(env, &text)),
+            Err(shared) => copied(env, &shared),
+        }
     }
+}
+
+fn copied(env: sys::napi_env, text: &JsText) -> Result<sys::napi_value> {
+    let env = Env::from_raw(env);
+    let string = match text {
+        JsText::Latin1(bytes) => env.create_string_latin1(bytes)?,
+        JsText::Utf16(units) => env.create_string_utf16(units)?,
+    };
+    Ok(string.raw())
 }
 
 #[napi(object, object_from_js = false)]
