@@ -99,14 +99,18 @@ impl Observer {
     }
 
     /// Does the call's work, and ends when that has and JavaScript was told everything.
-    pub async fn during<T>(self, work: impl Future<Output = T>) -> T {
-        let Some((told, calls)) = self.telling else { return work.await };
-        let delivery = tokio::spawn(deliver(told, calls));
-        let result = work.await;
-        self.events.end();
-        // It ends by itself, also when JavaScript is gone.
-        let _ = delivery.await;
-        result
+    pub fn during<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        // In memory of its own: each future around one that it was given has room for it twice, and there are several.
+        let work = Box::pin(work);
+        async move {
+            let Some((told, calls)) = self.telling else { return work.await };
+            let delivery = tokio::spawn(deliver(told, calls));
+            let result = work.await;
+            self.events.end();
+            // It ends by itself, also when JavaScript is gone.
+            let _ = delivery.await;
+            result
+        }
     }
 }
 

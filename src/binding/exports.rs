@@ -215,8 +215,7 @@ fn run<'env>(
         None => (Output::new(None), None),
     };
     let command = async move {
-        // In memory of its own: each future around one that it was given has room for it twice, and there are several.
-        let followed = observer.during(Box::pin(follow_through(start, &stop, output, live)));
+        let followed = observer.during(follow_through(start, &stop, output, live));
         Ok(teardown::until(torn_down, &stop, followed).await)
     };
     env.spawn_future_with_callback(command, settling)
