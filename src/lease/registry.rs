@@ -306,9 +306,13 @@ impl Closing {
     pub async fn stop_running(&self) {
         let idle = |state: &State| {
             let running = state.leases.get(&self.key).into_iter().flat_map(|lease| lease.running.values());
+            let mut idle = true;
             // Looked at again whenever something has ended: what is never refused may have begun meanwhile.
-            let left = running.filter(|work| !work.ended).inspect(|work| work.stop.stop(Reason::Cancelled));
-            left.count() == 0
+            for Work { stop, .. } in running.filter(|work| !work.ended) {
+                stop.stop(Reason::Cancelled);
+                idle = false;
+            }
+            idle
         };
         self.registry.wait(idle).await;
     }
